@@ -1,0 +1,1 @@
+"""Train ONNX models on the ONNX Runtime you already have."""
