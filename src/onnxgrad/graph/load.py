@@ -1,0 +1,120 @@
+"""From whatever a caller calls a model to a private, checked `onnx_ir.Model`, and back."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass, ShapeInferencePass
+
+# The builder emits ScatterElements(reduction="add"), which is as old as this opset.
+FLOOR = 16
+# A protobuf message ends at 2 GB; weights above this stay in their external files.
+INLINE_LIMIT = 1 << 30
+
+
+def load(model: Any) -> ir.Model:
+    """Return a private copy of `model`: functions inlined, sorted, opset >= 16, shapes inferred.
+
+    `model` is a path, the bytes of a file, an `onnx.ModelProto` or an `onnx_ir.Model`.
+    Raises ValueError where it is none of these, or is no well-formed graph.
+    """
+    copy = _copy(model)
+    _check_graph(copy)
+    if copy.functions:
+        copy = InlinePass()(copy).model
+    try:
+        copy.graph.sort()
+    except ValueError as error:
+        raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
+    copy = _raise_opset(copy)
+    infer_shapes(copy)
+    return copy
+
+
+def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
+    """Return `model` in the kind that the caller passed: `onnx_ir.Model` for one, else a proto."""
+    if isinstance(like, ir.Model):
+        return model
+    total = 0
+    for value in model.graph.initializers.values():
+        total += value.const_value.nbytes if value.const_value is not None else 0
+    if total < INLINE_LIMIT:
+        ir.external_data.load_to_model(model)
+    return ir.to_proto(model)
+
+
+def infer_shapes(model: ir.Model) -> None:
+    """Fill in the types and shapes that ONNX can infer; leave the rest unknown."""
+    log = logging.getLogger("onnx_ir.passes.common.shape_inference")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
+    finally:
+        log.setLevel(level)
+    for value in model.graph.initializers.values():
+        if value.const_value is not None:
+            value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape)
+
+
+def _copy(model: Any) -> ir.Model:
+    if isinstance(model, ir.Model):
+        return model.clone()
+    if isinstance(model, onnx.ModelProto):
+        return ir.from_proto(model)
+    try:
+        if isinstance(model, (bytes, bytearray, memoryview)):
+            return ir.from_proto(onnx.load_model_from_string(bytes(model)))
+        if isinstance(model, (str, os.PathLike)):
+            return ir.load(Path(model))
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        source = f"file {os.fspath(model)!r}" if isinstance(model, (str, os.PathLike)) else "bytes"
+        raise ValueError(f"the {source} hold no ONNX model: {error}") from error
+    raise ValueError(
+        f"model is a {type(model).__name__}, expected a path, bytes, "
+        "an onnx.ModelProto or an onnx_ir.Model"
+    )
+
+
+def _check_graph(model: ir.Model) -> None:
+    """Every value that a node reads is an input, an initializer or made by a node."""
+    graph = model.graph
+    inputs = set(graph.inputs)
+    for node in graph:
+        for value in node.inputs:
+            known = (
+                value is None
+                or value.name == ""
+                or value.producer() is not None
+                or value in inputs
+                or value.const_value is not None
+            )
+            if not known:
+                raise ValueError(
+                    f"node {node.name or node.op_type!r} reads {value.name!r}, "
+                    "which no node, input or initializer of the graph provides"
+                )
+    for value in graph.outputs:
+        if value.producer() is None and value not in inputs and value.const_value is None:
+            raise ValueError(f"graph output {value.name!r} is made by no node of the graph")
+
+
+def _raise_opset(model: ir.Model) -> ir.Model:
+    opset = model.opset_imports.get("", FLOOR)
+    if opset >= FLOOR:
+        model.opset_imports.setdefault("", FLOOR)
+        return model
+    try:
+        converted = onnx.version_converter.convert_version(ir.to_proto(model), FLOOR)
+    except Exception as error:
+        raise ValueError(
+            f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"
+        ) from error
+    return ir.from_proto(converted)
