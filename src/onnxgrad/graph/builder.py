@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.graph import infer, versions
+from onnxgrad.graph.constants import Constants
 from onnxgrad.graph.fold import FOLD, LINEAR
 from onnxgrad.graph.schemas import signature
 
@@ -38,7 +39,7 @@ class Builder:
 
     def __init__(self, model: ir.Model, variables: Iterable[ir.Value] = ()):
         """`variables` are initializers that will change, so that their values are never used."""
-        self.variables = set(variables)
+        self._evaluated = Constants(set(variables))
         self.model, self.graph = model, model.graph
         self.opset = model.opset_imports[""]
         self._made: dict[tuple, tuple[ir.Value, ...]] = {}
@@ -167,17 +168,13 @@ class Builder:
         return self._constants[key]
 
     def array(self, value: ir.Value | None) -> np.ndarray | None:
-        """Return what a constant or an initializer holds; None for a value that is computed."""
-        if value is None or value in self.variables or value.is_graph_input():
-            return None
-        tensor = ir.convenience.get_const_tensor(value)
-        return None if tensor is None else tensor.numpy()
+        """Return what a value holds at every run; None where that depends on the run."""
+        return None if value is None else self._evaluated.array(value)
 
     def ints(self, value: ir.Value | None) -> list[int] | None:
         """Return a small constant such as axes as Python ints; None when it is not constant.
 
-        >>> op.ints(op.constant([0, 2]))                                       # doctest: +SKIP
-        [0, 2]
+        `op.ints(op.constant([0, 2]))` is [0, 2].
         """
         array = self.array(value)
         return None if array is None else [int(i) for i in array.reshape(-1)]
@@ -251,6 +248,13 @@ class Builder:
         if value is None or self.same_shape(value, like):
             return value
         return self.Expand(value, self.shape(like))
+
+    def crop_like(self, value: ir.Value, like: ir.Value, axes: list[int]) -> ir.Value:
+        """Return the first part of `value` along `axes`, as long as `like` is there."""
+        if self.same_shape(value, like):
+            return value
+        ends = self.Concat(*[self.dim(like, a) for a in axes], axis=0)
+        return self.Slice(value, [0] * len(axes), ends, axes)
 
     def sum_to(self, value: ir.Value | None, like: ir.Value) -> ir.Value | None:
         """Undo broadcasting: sum `value` over the axes along which `like` was repeated."""

@@ -59,16 +59,13 @@ def _identity(op: Builder, x: ir.Value) -> ir.Value:
 def _cast(op: Builder, x: ir.Value, *, to: Any) -> ir.Value | None:
     if x.dtype is not None and x.dtype == ir.DataType(to):
         return x
-    if x.const_value is not None and not x.is_initializer() and x.const_value.size <= 16:
-        return op.constant(x.const_value.numpy(), ir.DataType(to))
-    return None
+    array = op.array(x)
+    if array is None or array.size > 16:
+        return None
+    return op.constant(array, ir.DataType(to))
 
 
 def _reshape(op: Builder, x: ir.Value, shape: ir.Value, **_: Any) -> ir.Value | None:
-    return x if _is_own_shape(op, x, shape) else None
-
-
-def _expand(op: Builder, x: ir.Value, shape: ir.Value) -> ir.Value | None:
     return x if _is_own_shape(op, x, shape) else None
 
 
@@ -107,7 +104,10 @@ def _shape(op: Builder, x: ir.Value, **_: Any) -> ir.Value | None:
 
 def _arrays(op: Builder, values: tuple[ir.Value, ...]) -> list[np.ndarray] | None:
     """Return the arrays of small integer constants, or None when one is computed."""
-    arrays = [op.array(v) if v.dtype == ir.DataType.INT64 else None for v in values]
+    whole = [v is not None and v.dtype == ir.DataType.INT64 for v in values]
+    if not all(whole):
+        return None
+    arrays = [op.array(v) for v in values]
     return None if any(a is None or a.size > 64 for a in arrays) else arrays
 
 
@@ -121,6 +121,45 @@ def _concat(op: Builder, *parts: ir.Value, axis: int) -> ir.Value | None:
         return parts[0]
     arrays = _arrays(op, parts)
     return op.constant(np.concatenate(arrays, axis)) if arrays else None
+
+
+def _size(op: Builder, x: ir.Value) -> ir.Value | None:
+    own = infer.dims(x)
+    return op.constant(np.array(np.prod(own), np.int64)) if infer.is_static(own) else None
+
+
+def _slice(op: Builder, x: ir.Value, *rest: ir.Value) -> ir.Value | None:
+    """Cut an integer constant along its only axis."""
+    arrays = _arrays(op, (x, *rest))
+    if not arrays or arrays[0].ndim != 1 or len(rest) < 3 or arrays[3].tolist() != [0]:
+        return None
+    step = int(arrays[4][0]) if len(rest) > 3 else 1
+    return op.constant(arrays[0][int(arrays[1][0]) : int(arrays[2][0]) : step]) if step > 0 else None
+
+
+def _full(op: Builder, shape: ir.Value, *, value: Any = None) -> ir.Value | None:
+    if value is None or op.ints(shape) != []:
+        return None
+    return op.constant(value.numpy().reshape(()), value.dtype)
+
+
+def _spread(op: Builder, x: ir.Value, shape: ir.Value) -> ir.Value | None:
+    """Expand: drop the idle one; a number repeated is a filled tensor."""
+    if _is_own_shape(op, x, shape):
+        return x
+    if x.const_value is None or x.is_initializer() or len(x.const_value.shape):
+        return None
+    return op.full(shape, float(x.const_value.numpy()), x.dtype)
+
+
+def _unsqueeze(op: Builder, x: ir.Value, axes: ir.Value) -> ir.Value | None:
+    arrays = _arrays(op, (x, axes))
+    return op.constant(np.expand_dims(arrays[0], tuple(arrays[1]))) if arrays else None
+
+
+def _squeeze(op: Builder, x: ir.Value, axes: ir.Value) -> ir.Value | None:
+    arrays = _arrays(op, (x, axes))
+    return op.constant(np.squeeze(arrays[0], tuple(arrays[1]))) if arrays else None
 
 
 def _on_integers(fold, function):
@@ -139,13 +178,20 @@ FOLD = {
     "Add": _on_integers(_add, np.add),
     "Sub": _on_integers(_sub, np.subtract),
     "Mul": _on_integers(_mul, np.multiply),
-    "Div": _div,
-    "Neg": _neg,
+    "Div": _on_integers(_div, np.floor_divide),
+    "Max": _on_integers(None, np.maximum),
+    "Min": _on_integers(None, np.minimum),
+    "Neg": _on_integers(_neg, np.negative),
     "Sum": _sum,
     "Identity": _identity,
     "Cast": _cast,
     "Reshape": _reshape,
-    "Expand": _expand,
+    "Expand": _spread,
+    "ConstantOfShape": _full,
+    "Size": _size,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,
     "ReduceSum": _reduce_sum,
     "Shape": _shape,

@@ -95,13 +95,8 @@ def _shape(op_type: str, given: list[ir.Value], attributes: dict[str, Any]) -> D
         return broadcast(shapes)
     if op_type == "Shape":
         return None if shapes[0] is None else (len(shapes[0]),)
-    if op_type in ("ConstantOfShape", "Reshape"):
-        target = given[-1].const_value
-        if target is None or target.size > 64:
-            return None
-        numbers = tuple(int(n) for n in target.numpy())
-        plain = all(n >= (0 if attributes.get("allowzero") else 1) for n in numbers)
-        return numbers if plain or op_type == "ConstantOfShape" else None
+    if op_type in ("ConstantOfShape", "Reshape", "Expand"):
+        return _from_vector(op_type, given[-1], shapes, attributes)
     if op_type == "Transpose" and shapes[0] is not None:
         perm = attributes.get("perm") or range(len(shapes[0]))[::-1]
         return tuple(shapes[0][p] for p in perm)
@@ -110,7 +105,53 @@ def _shape(op_type: str, given: list[ir.Value], attributes: dict[str, Any]) -> D
         return (*batch, shapes[0][-2], shapes[1][-1])
     if op_type.startswith("Reduce"):
         return _reduced(given, shapes[0], attributes)
-    return None
+    if op_type == "Concat":
+        return _concatenated(shapes, attributes["axis"])
+    if op_type == "Unsqueeze" and shapes[0] is not None:
+        return _unsqueezed(shapes[0], given[1])
+    if op_type == "Gather" and None not in shapes:
+        axis = attributes.get("axis", 0) % len(shapes[0])
+        return shapes[0][:axis] + shapes[1] + shapes[0][axis + 1 :]
+    if op_type in ("Pad", "Slice", "Conv", "ConvTranspose", "Tile") and shapes[0] is not None:
+        return (None,) * len(shapes[0])  # the rank is known, and that is enough
+    return (None,) if op_type == "Range" else None
+
+
+def _from_vector(op_type, target: ir.Value, shapes, attributes: dict[str, Any]) -> Dims | None:
+    """The shape that a vector of ints asks for; a computed vector still tells the rank."""
+    if target.const_value is None or target.is_graph_input():
+        length = dims(target)
+        known = length is not None and isinstance(length[0], int)
+        return (None,) * length[0] if known and op_type != "Expand" else None
+    numbers = tuple(int(n) for n in target.const_value.numpy())
+    if op_type == "ConstantOfShape":
+        return numbers
+    if op_type == "Expand":
+        return broadcast([shapes[0], numbers])
+    allowzero = attributes.get("allowzero")
+    own = shapes[0] or (None,) * len(numbers)
+    return tuple(
+        None if n == -1 else own[i] if n == 0 and not allowzero and i < len(own) else n
+        for i, n in enumerate(numbers)
+    )
+
+
+def _concatenated(shapes: list[Dims | None], axis: int) -> Dims | None:
+    if None in shapes:
+        return None
+    axis %= len(shapes[0])
+    sizes = [s[axis] for s in shapes]
+    total = sum(sizes) if all(isinstance(n, int) for n in sizes) else None
+    return tuple(total if i == axis else d for i, d in enumerate(shapes[0]))
+
+
+def _unsqueezed(shape: Dims, axes: ir.Value) -> Dims | None:
+    if axes.const_value is None:
+        return None
+    rank = len(shape) + axes.const_value.size
+    new = {int(a) % rank for a in axes.const_value.numpy()}
+    rest = iter(shape)
+    return tuple(1 if i in new else next(rest) for i in range(rank))
 
 
 def _reduced(given: list[ir.Value], shape: Dims | None, attributes: dict[str, Any]) -> Dims | None:

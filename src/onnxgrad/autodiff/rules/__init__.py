@@ -3,8 +3,13 @@
 from onnxgrad.autodiff.rules import (
     activation,
     arithmetic,
+    conv,
+    indexing,
     matmul,
+    normalization,
     nothing,
+    pooling,
+    recurrent,
     reduction,
     shape,
 )
@@ -12,8 +17,13 @@ from onnxgrad.autodiff.rules import (
 __all__ = [
     "activation",
     "arithmetic",
+    "conv",
+    "indexing",
     "matmul",
+    "normalization",
     "nothing",
+    "pooling",
+    "recurrent",
     "reduction",
     "shape",
 ]

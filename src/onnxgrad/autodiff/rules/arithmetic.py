@@ -129,3 +129,17 @@ def _clip_max(op, input, min, max, doutput):
 
 
 rule("Clip", broadcast=True, input=_clip_input, min=_clip_min, max=_clip_max)
+
+
+@rule("Dropout", wrt="data", stop="ratio")
+def dropout(op, data, ratio, training_mode, output, mask, doutput):
+    """Training mode: what was kept was scaled by 1/(1 - ratio). Otherwise nothing happened."""
+    training = op.array(training_mode)
+    if training_mode is None or (training is not None and not training):
+        return doutput
+    rate = op.array(ratio) if ratio is not None else 0.5
+    if rate is not None:
+        return op.Mul(op.Where(mask, doutput, 0.0), 1 / (1 - float(rate)))
+    # A ratio that only the run knows acts in training mode only, which the run may also choose.
+    rate = op.Where(training_mode, op.Cast(ratio, to=op.dtype(data)), 0.0)
+    return op.Div(op.Where(mask, doutput, 0.0), op.Sub(1.0, rate))
