@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxgrad.graph import infer, versions
 from onnxgrad.graph.constants import Constants
-from onnxgrad.graph.fold import FOLD, LINEAR
+from onnxgrad.graph.fold import FOLD, LINEAR, fold_integers
 from onnxgrad.graph.schemas import signature
 
 MICROSOFT = "com.microsoft"
@@ -75,10 +75,11 @@ class Builder:
             if op_type in LINEAR and any(inputs[i] is None for i in LINEAR[op_type](inputs)):
                 return self._linear(op_type, inputs, attributes)
             values = self._values(op_type, inputs)
-            if op_type in FOLD:
+            folded = fold_integers(self, op_type, values, attributes)
+            if folded is None and op_type in FOLD:
                 folded = FOLD[op_type](self, *values, **attributes)
-                if folded is not None:
-                    return folded
+            if folded is not None:
+                return folded
             if op_type in versions.OLDER:
                 return versions.OLDER[op_type](self, op_type, values, attributes, outputs)
         else:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.graph import infer
+from onnxgrad.graph.constants import TABLE, evaluate
 
 if TYPE_CHECKING:
     from onnxgrad.graph.builder import Builder
+
+
+_WHOLE = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
 
 
 def _is(op: Builder, value: ir.Value, number: float) -> bool:
@@ -95,48 +100,6 @@ def _reduce_sum(op: Builder, x: ir.Value, axes: ir.Value | None = None, **kw: An
     return x if axes is not None and op.ints(axes) == [] else None
 
 
-def _shape(op: Builder, x: ir.Value, **_: Any) -> ir.Value | None:
-    own = infer.dims(x)
-    if _ or not infer.is_static(own):
-        return None
-    return op.constant(np.array(own, np.int64))
-
-
-def _arrays(op: Builder, values: tuple[ir.Value, ...]) -> list[np.ndarray] | None:
-    """Return the arrays of small integer constants, or None when one is computed."""
-    whole = [v is not None and v.dtype == ir.DataType.INT64 for v in values]
-    if not all(whole):
-        return None
-    arrays = [op.array(v) for v in values]
-    return None if any(a is None or a.size > 64 for a in arrays) else arrays
-
-
-def _gather(op: Builder, data: ir.Value, indices: ir.Value, *, axis: int = 0) -> ir.Value | None:
-    arrays = _arrays(op, (data, indices))
-    return op.constant(np.take(*arrays, axis=axis)) if arrays else None
-
-
-def _concat(op: Builder, *parts: ir.Value, axis: int) -> ir.Value | None:
-    if len(parts) == 1:
-        return parts[0]
-    arrays = _arrays(op, parts)
-    return op.constant(np.concatenate(arrays, axis)) if arrays else None
-
-
-def _size(op: Builder, x: ir.Value) -> ir.Value | None:
-    own = infer.dims(x)
-    return op.constant(np.array(np.prod(own), np.int64)) if infer.is_static(own) else None
-
-
-def _slice(op: Builder, x: ir.Value, *rest: ir.Value) -> ir.Value | None:
-    """Cut an integer constant along its only axis."""
-    arrays = _arrays(op, (x, *rest))
-    if not arrays or arrays[0].ndim != 1 or len(rest) < 3 or arrays[3].tolist() != [0]:
-        return None
-    step = int(arrays[4][0]) if len(rest) > 3 else 1
-    return op.constant(arrays[0][int(arrays[1][0]) : int(arrays[2][0]) : step]) if step > 0 else None
-
-
 def _full(op: Builder, shape: ir.Value, *, value: Any = None) -> ir.Value | None:
     if value is None or op.ints(shape) != []:
         return None
@@ -152,53 +115,45 @@ def _spread(op: Builder, x: ir.Value, shape: ir.Value) -> ir.Value | None:
     return op.full(shape, float(x.const_value.numpy()), x.dtype)
 
 
-def _unsqueeze(op: Builder, x: ir.Value, axes: ir.Value) -> ir.Value | None:
-    arrays = _arrays(op, (x, axes))
-    return op.constant(np.expand_dims(arrays[0], tuple(arrays[1]))) if arrays else None
-
-
-def _squeeze(op: Builder, x: ir.Value, axes: ir.Value) -> ir.Value | None:
-    arrays = _arrays(op, (x, axes))
-    return op.constant(np.squeeze(arrays[0], tuple(arrays[1]))) if arrays else None
-
-
-def _on_integers(fold, function):
-    """Fold a binary operator on integer constants, such as shapes, before `fold` is tried."""
-
-    def folded(op: Builder, *values: ir.Value, **attributes: Any) -> ir.Value | None:
-        arrays = _arrays(op, values)
-        if arrays and not attributes:
-            return op.constant(np.asarray(function(*arrays)))
-        return fold(op, *values, **attributes) if fold else None
-
-    return folded
+def _concat(op: Builder, *parts: ir.Value, axis: int) -> ir.Value | None:
+    return parts[0] if len(parts) == 1 else None
 
 
 FOLD = {
-    "Add": _on_integers(_add, np.add),
-    "Sub": _on_integers(_sub, np.subtract),
-    "Mul": _on_integers(_mul, np.multiply),
-    "Div": _on_integers(_div, np.floor_divide),
-    "Max": _on_integers(None, np.maximum),
-    "Min": _on_integers(None, np.minimum),
-    "Neg": _on_integers(_neg, np.negative),
+    "Add": _add,
+    "Sub": _sub,
+    "Mul": _mul,
+    "Div": _div,
+    "Neg": _neg,
     "Sum": _sum,
     "Identity": _identity,
     "Cast": _cast,
+    "Concat": _concat,
     "Reshape": _reshape,
     "Expand": _spread,
     "ConstantOfShape": _full,
-    "Size": _size,
-    "Slice": _slice,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,
     "ReduceSum": _reduce_sum,
-    "Shape": _shape,
-    "Gather": _gather,
-    "Concat": _concat,
-    "Equal": _on_integers(None, np.equal),
 }
+
+
+def fold_integers(op: Builder, op_type: str, values: list, attributes: dict) -> ir.Value | None:
+    """Compute a node on integer or boolean constants, such as shapes, when the graph is built."""
+    if op_type not in TABLE:
+        return None
+    if op_type in ("Shape", "Size"):
+        own = infer.dims(values[0])
+        if not infer.is_static(own) or attributes:
+            return None
+        result = np.array(own if op_type == "Shape" else math.prod(own), np.int64)
+        return op.constant(result)
+    if not all(v is None or v.dtype in _WHOLE for v in values):
+        return None
+    arrays = [None if v is None else op.array(v) for v in values]
+    if any(a is None and v is not None for a, v in zip(arrays, values, strict=True)):
+        return None
+    result = evaluate(op_type, arrays, attributes)
+    return op.constant(result) if result is not None and result.dtype.kind in "ib" else None
 
 
 def _first(inputs: Any) -> tuple[int, ...]:

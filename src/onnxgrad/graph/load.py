@@ -7,9 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass, ShapeInferencePass
+from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, ShapeInferencePass
+
+from onnxgrad.graph.constants import TABLE, Constants
 
 # The builder emits ScatterElements(reduction="add"), which is as old as this opset.
 FLOOR = 16
@@ -33,6 +36,8 @@ def load(model: Any) -> ir.Model:
         raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
     copy = _raise_opset(copy)
     infer_shapes(copy)
+    if _fold_integers(copy):
+        infer_shapes(copy)
     return copy
 
 
@@ -60,6 +65,33 @@ def infer_shapes(model: ir.Model) -> None:
     for value in model.graph.initializers.values():
         if value.const_value is not None:
             value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape)
+
+
+def _fold_integers(model: ir.Model) -> bool:
+    """Write integer chains that do not depend on the run as constants; say whether any changed.
+
+    Inference cannot see through all of them (torch.onnx computes axes by Mod and Slice), and
+    then loses the rank of what they reshape.
+    """
+    graph, constants, folded = model.graph, Constants(()), []
+    for node in graph:
+        if node.op_type not in TABLE or node.domain or len(node.outputs) != 1:
+            continue
+        value = node.outputs[0]
+        if value.dtype != ir.DataType.INT64 or value.is_graph_output():
+            continue
+        array = constants.array(value)
+        if array is not None:
+            folded.append((value, array))
+    for value, array in folded:
+        new = ir.Value(name=f"{value.name}/folded", const_value=ir.tensor(array.astype(np.int64)))
+        new.dtype, new.shape = ir.DataType.INT64, ir.Shape(array.shape)
+        new.const_value.name = new.name
+        graph.register_initializer(new)
+        ir.convenience.replace_all_uses_with(value, new)
+    if folded:
+        RemoveUnusedNodesPass()(model)
+    return bool(folded)
 
 
 def _copy(model: Any) -> ir.Model:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from onnxgrad.graph.builder import Builder
 
@@ -39,14 +37,25 @@ def _split(op: Builder, op_type: str, inputs: list, attributes: dict, outputs: A
 
 
 def _pad(op: Builder, op_type: str, inputs: list, attributes: dict, outputs: Any) -> Any:
-    """Pad-18 takes axes; before it pads cover every axis."""
+    """Pad-18 takes axes. They are spelt out as pads for every axis, in newer opsets, too.
+
+    onnxruntime moves a Transpose through Pad as if there were no axes, and then fails to run
+    (seen in 1.31.1, with dynamic pads).
+    """
     axes = inputs[3] if len(inputs) > 3 else None
-    if op.opset >= 18 or axes is None:
+    if axes is None:
         return op.emit(op_type, inputs, attributes, outputs)
     rank, known = op.rank(inputs[0]), op.ints(axes)
-    # begin and end of each padded axis, scattered into zeros for all the others
+    amounts = op.ints(inputs[1])
+    # begin and end of each padded axis, among zeros for all the others
     slots = [a % rank for a in known] + [a % rank + rank for a in known]
-    pads = op.ScatterElements(op.constant(np.zeros(2 * rank, np.int64)), slots, inputs[1])
+    if amounts is not None:
+        pads = [0] * (2 * rank)
+        for slot, amount in zip(slots, amounts, strict=True):
+            pads[slot] = amount
+        pads = op.constant(pads)
+    else:
+        pads = op.ScatterElements(op.constant([0] * (2 * rank)), slots, inputs[1])
     return op.emit(op_type, [inputs[0], pads, inputs[2]], attributes, outputs)
 
 
