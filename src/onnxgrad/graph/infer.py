@@ -95,6 +95,8 @@ def _shape(op_type: str, given: list[ir.Value], attributes: dict[str, Any]) -> D
         return broadcast(shapes)
     if op_type == "Shape":
         return None if shapes[0] is None else (len(shapes[0]),)
+    if op_type == "Size":
+        return ()
     if op_type in ("ConstantOfShape", "Reshape", "Expand"):
         return _from_vector(op_type, given[-1], shapes, attributes)
     if op_type == "Transpose" and shapes[0] is not None:
@@ -112,8 +114,10 @@ def _shape(op_type: str, given: list[ir.Value], attributes: dict[str, Any]) -> D
     if op_type == "Gather" and None not in shapes:
         axis = attributes.get("axis", 0) % len(shapes[0])
         return shapes[0][:axis] + shapes[1] + shapes[0][axis + 1 :]
-    if op_type in ("Pad", "Slice", "Conv", "ConvTranspose", "Tile") and shapes[0] is not None:
-        return (None,) * len(shapes[0])  # the rank is known, and that is enough
+    if op_type in ("Pad", "Slice", "Conv", "ConvTranspose", "Tile"):
+        # The rank is enough. Weights have that of the data.
+        known = [s for s in shapes[: 2 if "Conv" in op_type else 1] if s is not None]
+        return (None,) * len(known[0]) if known else None
     return (None,) if op_type == "Range" else None
 
 

@@ -13,7 +13,6 @@ def spread_along(op, updates, positions, size, axis, rank=None):
 
 def _scatter(op, updates, positions, size, axis, reduction, rank):
     rank = op.rank(updates) if rank is None else rank
-    size = size if rank > 1 or op.dims(size) != () else op.Unsqueeze(size, [0])
     shape = [op.dim(updates, i) for i in range(rank)]
     zeros = op.full(op.Concat(*shape[:axis], size, *shape[axis + 1 :], axis=0), 0, op.dtype(updates))
     ones = [1] * rank
@@ -24,21 +23,25 @@ def _scatter(op, updates, positions, size, axis, reduction, rank):
     return op.ScatterElements(zeros, where, updates, axis=axis, reduction=reduction)
 
 
-def offsets(op, indices, data):
+def offsets(op, indices, data, batch_dims=0):
     """Return the row number of each index in data viewed as [all positions, slice].
 
     indices [..., depth] -> int64 vector: Σ index[i] · stride[i], negative indices counted from
-    the end.
+    the end. The leading `batch_dims` axes of both are the same, and number rows as well.
     """
     depth = op.dims(indices)[-1]
-    sizes = op.Slice(op.shape(data), [0], [depth], [0])
-    flat = op.Reshape(indices, [-1, depth])
-    flat = op.Where(op.Less(flat, 0), op.Add(flat, sizes), flat)
+    batch = [op.dim(data, i) for i in range(batch_dims)]
+    sizes = [op.dim(data, i) for i in range(batch_dims, batch_dims + depth)]
+    flat = op.Reshape(indices, op.Concat(*batch, [-1], [depth], axis=0), allowzero=1)
     rows = None
-    for i in range(depth):  # Horner's scheme: ((i0·n1 + i1)·n2 + i2)…
-        one = op.Reshape(op.Slice(flat, [i], [i + 1], [1]), [-1])
-        rows = one if rows is None else op.Add(op.Mul(rows, op.dim(data, i)), one)
-    return rows
+    for i in range(batch_dims):  # Horner's scheme: ((i0·n1 + i1)·n2 + i2)…
+        along = op.Reshape(op.range(batch[i]), [-1] + [1] * (batch_dims - i))
+        rows = along if rows is None else op.Add(op.Mul(rows, batch[i]), along)
+    for i in range(depth):
+        one = op.Squeeze(op.Slice(flat, [i], [i + 1], [-1]), [-1])
+        one = op.Where(op.Less(one, 0), op.Add(one, sizes[i]), one)
+        rows = one if rows is None else op.Add(op.Mul(rows, sizes[i]), one)
+    return op.Reshape(rows, [-1])
 
 
 def scatter_rows(op, rows, updates, data, depth):

@@ -7,17 +7,15 @@ are known when the graph is built leave no node behind.
 from dataclasses import dataclass
 from typing import Any
 
-from onnxgrad.graph import ShapeUnknown
-
 
 @dataclass
 class Window:
     """Windows over the spatial axes: attributes with their defaults, and padding resolved."""
 
-    kernel: list[int]
+    kernel: list[Any]  # an int64 vector of length 1 for each axis, and so are begin and end
     strides: list[int]
     dilations: list[int]
-    begin: list[Any]  # padding before each axis, an int64 vector of length 1
+    begin: list[Any]
     end: list[Any]
     explicit: list[int] | None  # begin then end as numbers, when they are known
 
@@ -25,6 +23,11 @@ class Window:
     def axes(self) -> list[int]:
         """The spatial axes of a tensor [N, C, spatial...]."""
         return list(range(2, 2 + len(self.kernel)))
+
+    def reach(self, op, count: Any, i: int) -> Any:
+        """How far `count` windows reach along axis i: (count - 1)·stride + (kernel - 1)·dilation + 1."""
+        steps = op.Mul(op.Sub(count, [1]), [self.strides[i]])
+        return op.Add(op.Add(steps, op.Mul(op.Sub(self.kernel[i], [1]), [self.dilations[i]])), [1])
 
 
 def window(op, X, Y, attrs, kernel) -> Window:
@@ -36,64 +39,65 @@ def window(op, X, Y, attrs, kernel) -> Window:
     strides = list(attrs.get("strides") or [1] * n)
     dilations = list(attrs.get("dilations") or [1] * n)
     auto = attrs.get("auto_pad", "NOTSET")
-    if auto == "VALID":
-        pads = [0] * (2 * n)
-    elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        begin, end = [], []
-        for i in range(n):
-            # total = (out - 1)·stride + (kernel - 1)·dilation + 1 - in, at least 0
-            reach = op.Mul(op.Sub(op.dim(Y, i + 2), [1]), [strides[i]])
-            total = op.Sub(op.Add(reach, [(kernel[i] - 1) * dilations[i] + 1]), op.dim(X, i + 2))
-            total = op.Max(total, [0])
-            half = op.Div(total, [2])
-            rest = op.Sub(total, half)
-            begin.append(half if auto == "SAME_UPPER" else rest)
-            end.append(rest if auto == "SAME_UPPER" else half)
-        known = [op.ints(v) for v in (*begin, *end)]
-        explicit = None if None in known else [v[0] for v in known]
-        return Window(list(kernel), strides, dilations, begin, end, explicit)
+    w = Window(kernel, strides, dilations, [], [], None)
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        for i, axis in enumerate(w.axes):
+            total = op.Max(op.Sub(w.reach(op, op.dim(Y, axis), i), op.dim(X, axis)), [0])
+            share_padding(op, w, total, upper=auto == "SAME_UPPER")
     else:
-        pads = list(attrs.get("pads") or [0] * (2 * n))
-    vectors = [op.constant([p]) for p in pads]
-    return Window(list(kernel), strides, dilations, vectors[:n], vectors[n:], pads)
+        pads = list(attrs.get("pads") or [0] * (2 * n)) if auto == "NOTSET" else [0] * (2 * n)
+        vectors = [op.constant([p]) for p in pads]
+        w.begin, w.end = vectors[:n], vectors[n:]
+    w.explicit = known_padding(op, w)
+    return w
 
 
-def kernel_shape(op, W, attrs) -> list[int]:
+def share_padding(op, w: Window, total, *, upper: bool) -> None:
+    """Halve the padding of one axis; the odd one goes to the end, with `upper`, or the beginning."""
+    half = op.Div(total, [2])
+    rest = op.Sub(total, half)
+    w.begin.append(half if upper else rest)
+    w.end.append(rest if upper else half)
+
+
+def known_padding(op, w: Window) -> list[int] | None:
+    """Return begin then end as numbers; None when the run decides, or when some are negative."""
+    known = [op.ints(v) for v in (*w.begin, *w.end)]
+    if None in known or min(v[0] for v in known) < 0:
+        return None
+    return [v[0] for v in known]
+
+
+def kernel_shape(op, W, attrs) -> list[Any]:
     """Return the kernel's spatial shape: the attribute, or the shape of the weights."""
     if attrs.get("kernel_shape"):
-        return list(attrs["kernel_shape"])
-    shape = op.dims(W)
-    if shape is None or not all(isinstance(d, int) for d in shape[2:]):
-        raise ShapeUnknown(f"the kernel shape of {W.name!r} is unknown")
-    return list(shape[2:])
+        return vectors(op, attrs["kernel_shape"])
+    return [op.dim(W, axis) for axis in range(2, op.rank(W))]
+
+
+def vectors(op, numbers) -> list[Any]:
+    """Return each number as an int64 vector of length 1."""
+    return [op.constant([n]) for n in numbers]
 
 
 def transposed_windows(op, dY, W, like, w: Window, group: int):
     """The adjoint of sliding: add every window of dY·W into zeros of the shape of `like`."""
-    o = [op.ints(op.dim(dY, a)) for a in w.axes]
-    size = [op.ints(op.dim(like, a)) for a in w.axes]
     common = {"strides": w.strides, "dilations": w.dilations, "group": group}
-    if w.explicit is not None and None not in o and None not in size:
-        n = len(w.kernel)
-        begin, end = w.explicit[:n], list(w.explicit[n:])
-        extra = []
-        for i in range(n):
-            full = (o[i][0] - 1) * w.strides[i] + (w.kernel[i] - 1) * w.dilations[i] + 1
-            missing = size[i][0] - (full - begin[i] - end[i])
-            extra.append(max(missing, 0))
-            end[i] += max(-missing, 0)
-        # ConvTranspose takes less extra than a stride; more is possible when a kernel of 1 skips.
+    lengths = [w.reach(op, op.dim(dY, axis), i) for i, axis in enumerate(w.axes)]
+    # zeros to add after each axis (negative: to crop) = size + begin - length
+    after = [
+        op.Sub(op.Add(op.dim(like, axis), w.begin[i]), lengths[i])
+        for i, axis in enumerate(w.axes)
+    ]
+    known = [op.ints(v) for v in after]
+    if w.explicit is not None and None not in known:
+        begin = w.explicit[: len(w.kernel)]
+        end = [max(-v[0], 0) for v in known]
+        extra = [max(v[0], 0) for v in known]
+        # ConvTranspose takes less extra than a stride; a kernel of 1 may skip more.
         if all(e < max(s, d) for e, s, d in zip(extra, w.strides, w.dilations, strict=True)):
-            return op.ConvTranspose(
-                dY, W, pads=[*begin, *end], output_padding=extra if any(extra) else None, **common
-            )
+            padding = extra if any(extra) else None
+            return op.ConvTranspose(dY, W, pads=[*begin, *end], output_padding=padding, **common)
     full = op.ConvTranspose(dY, W, **common)
-    begins, ends = [], []
-    for i, axis in enumerate(w.axes):
-        # zeros after (negative: crop) = size + begin - full
-        reach = op.Mul(op.Sub(op.dim(dY, axis), [1]), [w.strides[i]])
-        length = op.Add(reach, [(w.kernel[i] - 1) * w.dilations[i] + 1])
-        begins.append(op.Neg(w.begin[i]))
-        ends.append(op.Sub(op.Add(op.dim(like, axis), w.begin[i]), length))
-    pads = op.Concat(*begins, *ends, axis=0)
+    pads = op.Concat(*[op.Neg(b) for b in w.begin], *after, axis=0)
     return op.Pad(full, pads, None, w.axes)

@@ -1,7 +1,13 @@
 """Convolutions, as ONNX Conv and ConvTranspose have them, in any number of dimensions."""
 
 from onnxgrad.autodiff.rule import fused, rule
-from onnxgrad.autodiff.rules._window import kernel_shape, transposed_windows, window
+from onnxgrad.autodiff.rules._window import (
+    kernel_shape,
+    known_padding,
+    share_padding,
+    transposed_windows,
+    window,
+)
 
 
 @fused("Conv", wrt="X W B")
@@ -37,8 +43,7 @@ def weight_gradient(op, X, dY, w, group, M, per_group):
         split = op.Concat([0], [group], per_group, *space, axis=0)
         turned = op.Transpose(op.Reshape(X, split), perm=[2, 1, 0, *[a + 1 for a in w.axes]])
         x = op.Reshape(turned, op.Concat(per_group, [-1], *space, axis=0))
-    if w.explicit is None:
-        x = op.Pad(x, op.Concat(*w.begin, *w.end, axis=0), None, w.axes)
+    x = _padded(op, x, w)
     out = op.Conv(
         x,
         op.Transpose(dY, perm=swap),
@@ -48,8 +53,15 @@ def weight_gradient(op, X, dY, w, group, M, per_group):
         group=group,
     )
     # Where the last stride does not reach the edge the result has more than the kernel's taps.
-    out = op.Slice(out, [0] * len(w.kernel), w.kernel, w.axes)
+    out = op.Slice(out, [0] * len(w.kernel), op.Concat(*w.kernel, axis=0), w.axes)
     return op.Transpose(out, perm=swap)
+
+
+def _padded(op, x, w):
+    """Pad by a node of its own what Conv's pads attribute cannot say: amounts of the run."""
+    if w.explicit is not None:
+        return x
+    return op.Pad(x, op.Concat(*w.begin, *w.end, axis=0), None, w.axes)
 
 
 @rule("ConvTranspose", wrt="X W B")
@@ -61,11 +73,8 @@ def conv_transpose(op, X, W, Y, dY, *, attrs, need):
     group = attrs.get("group", 1)
     w = _transposed_window(op, X, Y, W, attrs)
     dX = dW = dB = None
-    y = dY
-    if w.explicit is None:
-        y = op.Pad(dY, op.Concat(*w.begin, *w.end, axis=0), None, w.axes)
     if "X" in need:
-        dX = op.Conv(y, W, strides=w.strides, dilations=w.dilations, pads=w.explicit, group=group)
+        dX = op.Conv(_padded(op, dY, w), W, strides=w.strides, dilations=w.dilations, pads=w.explicit, group=group)
         dX = op.crop_like(dX, X, w.axes)
     if "W" in need:
         dW = weight_gradient(op, dY, X, w, group, op.dim(W, 0), op.dim(W, 1))
@@ -81,21 +90,14 @@ def _transposed_window(op, X, Y, W, attrs):
     + (kernel - 1)·dilation + 1 - out, shared out between both ends.
     """
     kernel = kernel_shape(op, W, attrs)
-    n = len(kernel)
     auto = attrs.get("auto_pad", "NOTSET")
     if not attrs.get("output_shape") and auto in ("NOTSET", "VALID"):
         return window(op, Y, X, attrs, kernel)
-    w = window(op, Y, X, {**attrs, "auto_pad": "NOTSET"}, kernel)
-    padding = list(attrs.get("output_padding") or [0] * n)
+    w = window(op, Y, X, {**attrs, "auto_pad": "VALID"}, kernel)
+    padding = list(attrs.get("output_padding") or [0] * len(kernel))
     w.begin, w.end = [], []
     for i, axis in enumerate(w.axes):
-        reach = op.Mul(op.Sub(op.dim(X, axis), [1]), [w.strides[i]])
-        full = op.Add(reach, [padding[i] + (kernel[i] - 1) * w.dilations[i] + 1])
-        total = op.Sub(full, op.dim(Y, axis))
-        half = op.Div(total, [2])
-        rest = op.Sub(total, half)
-        w.begin.append(half if auto == "SAME_UPPER" else rest)
-        w.end.append(rest if auto == "SAME_UPPER" else half)
-    known = [op.ints(v) for v in (*w.begin, *w.end)]
-    w.explicit = None if None in known or min(known)[0] < 0 else [v[0] for v in known]
+        full = op.Add(w.reach(op, op.dim(X, axis), i), [padding[i]])
+        share_padding(op, w, op.Sub(full, op.dim(Y, axis)), upper=auto == "SAME_UPPER")
+    w.explicit = known_padding(op, w)
     return w

@@ -29,10 +29,8 @@ def gather_elements(op, data, indices, doutput, *, axis):
 @rule("GatherND", wrt="data")
 def gather_nd(op, data, indices, doutput, *, batch_dims):
     """Add each slice back, on data viewed as [all positions, slice]."""
-    if batch_dims:
-        raise NoGradient("has batch_dims, whose gradient is not written", "use batch_dims=0")
-    rows = offsets(op, indices, data)
-    return scatter_rows(op, rows, doutput, data, _depth(op, indices))
+    rows = offsets(op, indices, data, batch_dims)
+    return scatter_rows(op, rows, doutput, data, batch_dims + _depth(op, indices))
 
 
 def _depth(op, indices):
@@ -107,7 +105,8 @@ def compress(op, input, condition, doutput, *, axis):
     """Put the chosen slices back at the positions where the condition holds."""
     positions = op.Reshape(op.NonZero(condition), [-1])
     if axis is None:
-        flat = spread_along(op, doutput, positions, op.Size(input), 0, rank=1)
+        size = op.Reshape(op.Size(input), [1])
+        flat = spread_along(op, doutput, positions, size, 0, rank=1)
         return op.reshape_like(flat, input)
     rank = op.rank(input)
     return spread_along(op, doutput, positions, op.dim(input, axis % rank), axis % rank, rank=rank)

@@ -1,7 +1,9 @@
 """Pooling over sliding windows and over whole feature maps."""
 
+import math
+
 from onnxgrad.autodiff.rule import rule
-from onnxgrad.autodiff.rules._window import transposed_windows, window
+from onnxgrad.autodiff.rules._window import transposed_windows, vectors, window
 
 
 @rule("MaxPool", wrt="X")
@@ -43,9 +45,10 @@ def average_pool(op, X, Y, dY, *, attrs, kernel_shape):
 
     Spreading is a transposed convolution with ones, channel by channel: [N·C, 1, spatial...].
     """
-    w = window(op, X, Y, attrs, kernel_shape)
-    share = _per_channel(op, op.Div(dY, window_count(op, X, Y, w, attrs, dY)), w)
-    ones = op.full([1, 1, *w.kernel], 1, op.dtype(X))
+    w = window(op, X, Y, attrs, vectors(op, kernel_shape))
+    share = op.Div(dY, window_count(op, X, Y, w, kernel_shape, attrs, dY))
+    share = _per_channel(op, share, w)
+    ones = op.full([1, 1, *kernel_shape], 1, op.dtype(X))
     return op.reshape_like(transposed_windows(op, share, ones, _per_channel(op, X, w), w, 1), X)
 
 
@@ -55,7 +58,7 @@ def _per_channel(op, x, w):
     return op.Reshape(x, op.Concat([-1], [1], *space, axis=0))
 
 
-def window_count(op, X, Y, w, attrs, like):
+def window_count(op, X, Y, w, kernel, attrs, like):
     """The number of elements that each window averages over, broadcast against Y.
 
     Along one axis output o reads o·stride + j·dilation - begin for j below the kernel size, and
@@ -65,19 +68,16 @@ def window_count(op, X, Y, w, attrs, like):
     include = attrs.get("count_include_pad", 0)
     padded = w.explicit is None or any(w.explicit)
     if not attrs.get("ceil_mode", 0) and (include or not padded):
-        total = 1
-        for k in w.kernel:
-            total *= k
-        return op.constant(total, like.dtype)
+        return op.constant(math.prod(kernel), like.dtype)
     count = None
     for i, axis in enumerate(w.axes):
         starts = op.Mul(op.range(op.dim(Y, axis)), w.strides[i])
-        taps = op.constant([j * w.dilations[i] for j in range(w.kernel[i])])
+        taps = op.constant([j * w.dilations[i] for j in range(kernel[i])])
         place = op.Sub(op.Add(op.Unsqueeze(starts, [1]), taps), w.begin[i])
         low = op.Neg(w.begin[i]) if include else op.constant([0])
         high = op.Add(op.dim(X, axis), w.end[i]) if include else op.dim(X, axis)
         inside = op.And(op.GreaterOrEqual(place, low), op.Less(place, high))
         along = op.ReduceSum(op.number(inside, like), [1], keepdims=0)
-        along = op.Reshape(along, [-1] + [1] * (len(w.kernel) - 1 - i))
+        along = op.Reshape(along, [-1] + [1] * (len(kernel) - 1 - i))
         count = along if count is None else op.Mul(count, along)
     return count
