@@ -42,9 +42,10 @@ class Case:
     inputs: dict[str, Any] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
     domain: str = ""
-    outputs: int = 1
+    outputs: Any = 1  # how many; their types, for an operator that ONNX does not know
     opsets: tuple[int, ...] = OPSETS
     wrt: tuple[str, ...] | None = None
+    shapes: tuple[str, ...] = ("static", "dynamic")
     computed: bool = False
     rtol: float = 1e-6
     dtype: Any = np.float64
@@ -53,7 +54,7 @@ class Case:
     def __init__(self, op: str, what: str, **given: Any):
         self.op, self.what = op, what
         self.inputs, self.attributes = {}, {}
-        for name in ("domain", "outputs", "opsets", "wrt", "computed", "rtol", "dtype", "why"):
+        for name in ("domain", "outputs", "opsets", "wrt", "shapes", "computed", "rtol", "dtype", "why"):
             setattr(self, name, given.pop(name, type(self).__dict__[name]))
         for name, value in given.items():
             (self.inputs if _is_input(value) else self.attributes)[name] = value
@@ -93,7 +94,7 @@ def table(cases: list[Case]) -> Any:
     for case in cases:
         found = [v for v in case.opsets if case.domain or signature(case.op, v, case.domain)]
         for opset in dict.fromkeys(found):
-            for shapes in ("static", "dynamic"):
+            for shapes in case.shapes:
                 rows.append(pytest.param(case, opset, shapes, id=f"{case} [{opset}, {shapes}]"))
     return pytest.mark.parametrize("case, opset, shapes", rows)
 
@@ -171,12 +172,16 @@ def build(case: Case, opset: int, shapes: str):
     for name in set(case.inputs) - set(order):  # an input that this version has as an attribute
         assert sig is not None and name in sig.attributes, f"{case}: no input {name!r}"
         attributes[name] = np.asarray(case.inputs[name]).tolist()
-    outputs = [f"out_{i}" for i in range(case.outputs)]
+    count = case.outputs if isinstance(case.outputs, int) else len(case.outputs)
+    outputs = [f"out_{i}" for i in range(count)]
     node = helper.make_node(case.op, names, outputs, name="node", domain=case.domain, **attributes)
     wrt = [n for n, a in feeds.items() if a.dtype.kind == "f"]
     if case.wrt is not None:
         wrt = [n for n in wrt if n.split("_")[0] in case.wrt or n in case.wrt]
-    model = _model([node], infos, outputs, initializers, opset, case.domain)
+    kinds = [np.dtype(case.dtype)] * count if isinstance(case.outputs, int) else case.outputs
+    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(k)) for k in kinds]
+    model = _model([node], infos, dict(zip(outputs, kinds, strict=True)), initializers, opset,
+                   case.domain)  # fmt: skip
     return model, feeds, wrt
 
 
@@ -191,12 +196,8 @@ def _model(nodes, inputs, outputs, initializers, opset, domain=""):
         found = inferred.graph.output[i]
         if found.type.HasField("tensor_type") and found.type.tensor_type.elem_type:
             info.CopyFrom(found)
-        else:  # an operator that ONNX does not know: its output is of the first input's type
-            info.CopyFrom(
-                helper.make_tensor_value_info(
-                    info.name, inputs[0].type.tensor_type.elem_type, None
-                )
-            )
+        else:  # an operator that ONNX does not know
+            info.CopyFrom(helper.make_tensor_value_info(info.name, outputs[info.name], None))
     return model
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnxgrad.autodiff import rule as registry
+from onnxgrad.autodiff.inline import body
 from onnxgrad.autodiff.rule import Refusal, Rule
 from onnxgrad.errors import GradientError
 from onnxgrad.graph.schemas import Signature, signature
@@ -151,7 +152,7 @@ def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> Non
         plan.problems.append(
             Problem(node, "has a gradient by onnxgrad's own operators only", 'use ops="fused"')
         )
-    elif has_function(node, opset_of):
+    elif body(node, opset_of.get(node.domain, 1)) is not None:
         plan.inline.append(node)
     else:
         domain = f", domain={node.domain!r}" if node.domain else ""
@@ -163,14 +164,3 @@ def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> Non
                 "or leave the parameters before it out of wrt",
             )
         )
-
-
-def has_function(node: ir.Node, opset_of: dict[str, int]) -> bool:
-    """Say whether ONNX defines the operator by a body of other operators."""
-    import onnx
-
-    opset = opset_of.get(node.domain, 1)
-    if not onnx.defs.has(node.op_type, domain=node.domain, max_inclusive_version=opset):
-        return False
-    schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=opset, domain=node.domain)
-    return schema.has_function or schema.has_context_dependent_function

@@ -35,9 +35,7 @@ def load(model: Any) -> ir.Model:
     except ValueError as error:
         raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
     copy = _raise_opset(copy)
-    infer_shapes(copy)
-    if _fold_integers(copy):
-        infer_shapes(copy)
+    infer(copy)
     return copy
 
 
@@ -53,8 +51,14 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
     return ir.to_proto(model)
 
 
-def infer_shapes(model: ir.Model) -> None:
-    """Fill in the types and shapes that ONNX can infer; leave the rest unknown."""
+def infer(model: ir.Model) -> None:
+    """Fill in the types and shapes that can be told, and fold the integers they tell."""
+    _infer_shapes(model)
+    if _fold_integers(model):
+        _infer_shapes(model)
+
+
+def _infer_shapes(model: ir.Model) -> None:
     log = logging.getLogger("onnx_ir.passes.common.shape_inference")
     level = log.level
     log.setLevel(logging.ERROR)

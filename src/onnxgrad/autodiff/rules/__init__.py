@@ -3,8 +3,10 @@
 from onnxgrad.autodiff.rules import (
     activation,
     arithmetic,
+    contrib,
     conv,
     indexing,
+    loss,
     matmul,
     normalization,
     nothing,
@@ -17,8 +19,10 @@ from onnxgrad.autodiff.rules import (
 __all__ = [
     "activation",
     "arithmetic",
+    "contrib",
     "conv",
     "indexing",
+    "loss",
     "matmul",
     "normalization",
     "nothing",

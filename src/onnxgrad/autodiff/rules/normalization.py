@@ -100,6 +100,13 @@ def layer_normalization(op, X, Scale, B, dY, dMean, dInvStdDev, *, axis, epsilon
     return dX, dScale, dB
 
 
+def layer_gradient(op, X, Scale, dY, axes, epsilon):
+    """The gradients of X and Scale, for operators that contain a LayerNormalization."""
+    x_hat, r = _normalized(op, X, axes, epsilon)
+    dX = _centred_gradient(op, op.Mul(dY, Scale), x_hat, r, axes)
+    return dX, op.sum_to(op.Mul(dY, x_hat), Scale)
+
+
 @rule("RMSNormalization", wrt="X scale")
 def rms_normalization(op, X, scale, dY, *, axis, epsilon, need):
     """With r = 1/√(mean(X²) + ε), x̂ = X·r and g = dY·scale: dX = r·(g - x̂·mean(g·x̂))."""
