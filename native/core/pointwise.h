@@ -1,0 +1,46 @@
+// dX[i] = f(dY[i], X[i]) over whole tensors, at the speed of the memory.
+#pragma once
+#include "core/call.h"
+#include "core/vector.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+// Elements per piece of work: about 20 µs, above the cost of waking a thread.
+constexpr Dim kPointwiseGrain = Dim(1) << 15;
+
+// Above this many bytes read and written, the result is streamed past the caches (it would not fit them).
+constexpr Dim kStreamBytes = Dim(24) << 20;
+
+// out[i, i + count) = f(i, count), a register at a time; count is short only at the ends.
+template <class T, class F> ONNXGRAD_INLINE void fill(Span<T> out, bool streamed, F&& f) {
+  Dim i = 0;
+  const auto misaligned = [&] { return reinterpret_cast<std::uintptr_t>(out.data() + i) % kVectorBytes; };
+  if (streamed && out.size() >= lanes<T> && misaligned()) {
+    const Dim head = Dim(kVectorBytes - misaligned()) / Dim(sizeof(T));
+    store_part<T>(out.data(), f(0, head), head);
+    i = head;
+  }
+  if (streamed) {
+    for (; i + lanes<T> <= out.size(); i += lanes<T>) stream<T>(out.data() + i, f(i, lanes<T>));
+    stream_done();
+  } else {
+    for (; i + lanes<T> <= out.size(); i += lanes<T>) store<T>(out.data() + i, f(i, lanes<T>));
+  }
+  if (i < out.size()) store_part<T>(out.data() + i, f(i, out.size() - i), out.size() - i);
+}
+
+// dX = f(dY, X), element by element; dX may be the memory of dY or of X.
+template <class T, class F>
+void pointwise(Call& call, std::string_view dy_name, std::string_view x_name, std::string_view dx_name, F f) {
+  const Span<const T> dy = call.input<T>(dy_name), x = call.input<T>(x_name);
+  const Span<T> dx = call.output<T>(dx_name);
+  const bool streamed = 3 * dx.size() * Dim(sizeof(T)) > kStreamBytes;
+  call.parallel_ranges(dx.size(), kPointwiseGrain, [&](Dim begin, Dim end) {
+    const T *dy_part = dy.data() + begin, *x_part = x.data() + begin;
+    fill<T>(dx.part(begin, end - begin), streamed, [&](Dim i, Dim count) ONNXGRAD_LAMBDA {
+      return f(load_some<T>(dy_part + i, count), load_some<T>(x_part + i, count));
+    });
+  });
+}
+
+}  // namespace onnxgrad::ONNXGRAD_ISA

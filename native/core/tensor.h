@@ -1,0 +1,92 @@
+// DType, Shape, TensorView: what a host knows of a tensor.
+#pragma once
+#include <array>
+#include <initializer_list>
+#include <string>
+
+#include "core/span.h"
+
+namespace onnxgrad {
+
+enum class DType : std::uint8_t { float32, float64, int32, int64, boolean, other };
+
+template <class T> constexpr DType dtype_of = DType::other;
+template <> inline constexpr DType dtype_of<float> = DType::float32;
+template <> inline constexpr DType dtype_of<double> = DType::float64;
+template <> inline constexpr DType dtype_of<std::int32_t> = DType::int32;
+template <> inline constexpr DType dtype_of<std::int64_t> = DType::int64;
+template <> inline constexpr DType dtype_of<bool> = DType::boolean;
+
+inline const char* name_of(DType type) {
+  constexpr const char* names[] = {"float32", "float64", "int32", "int64", "bool", "another type"};
+  return names[static_cast<int>(type)];
+}
+
+inline Dim bytes_of(DType type) {
+  constexpr Dim bytes[] = {4, 8, 4, 8, 1, 0};
+  return bytes[static_cast<int>(type)];
+}
+
+// NumPy's own limit; a fixed capacity keeps a call free of allocations.
+constexpr int kMaxRank = 64;
+
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<Dim> dims) {
+    for (Dim d : dims) push_back(d);
+  }
+  Shape(const Dim* dims, int rank) {
+    for (int i = 0; i < rank; ++i) push_back(dims[i]);
+  }
+  Shape(const Shape& other) { *this = other; }
+  Shape& operator=(const Shape& other) {  // copies `rank` dims, not all of the capacity
+    rank_ = other.rank_;
+    for (int i = 0; i < rank_; ++i) dims_[static_cast<std::size_t>(i)] = other[i];
+    return *this;
+  }
+
+  int rank() const { return rank_; }
+  Dim operator[](int axis) const { return dims_[static_cast<std::size_t>(axis)]; }
+  Dim& operator[](int axis) { return dims_[static_cast<std::size_t>(axis)]; }
+  const Dim* data() const { return dims_.data(); }
+  const Dim* begin() const { return dims_.data(); }
+  const Dim* end() const { return dims_.data() + rank_; }
+  void push_back(Dim d) { dims_[static_cast<std::size_t>(rank_++)] = d; }
+
+  // Number of elements of axes [from, to); 1 for none.
+  Dim product(int from, int to) const {
+    Dim p = 1;
+    for (int i = from; i < to; ++i) p *= (*this)[i];
+    return p;
+  }
+  Dim size() const { return product(0, rank_); }
+
+  bool operator==(const Shape& other) const {
+    if (rank_ != other.rank_) return false;
+    for (int i = 0; i < rank_; ++i)
+      if ((*this)[i] != other[i]) return false;
+    return true;
+  }
+  bool operator!=(const Shape& other) const { return !(*this == other); }
+
+ private:
+  std::array<Dim, kMaxRank> dims_;
+  int rank_ = 0;
+};
+
+// "[2, 3]"
+inline std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (int i = 0; i < shape.rank(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+struct TensorView {
+  void* data = nullptr;
+  DType type = DType::other;
+  bool present = false;  // an absent optional input, or an output that nobody asked for, is not
+  Shape shape;
+};
+
+}  // namespace onnxgrad

@@ -1,0 +1,458 @@
+// The NumPy host: every operator as a Python callable. The only file that knows nanobind.
+//
+// Written against Python's buffer protocol and not against array classes: a call on 16 elements then costs less
+// than PyTorch's, and anything with a buffer is taken.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <optional>
+
+#include "core/call.h"
+#include "core/parallel.h"
+
+namespace nb = nanobind;
+
+namespace onnxgrad {
+namespace {
+
+constexpr int kMaxTensors = 24;
+// Below this many bytes of output the GIL is kept: taking it back costs more than the work.
+constexpr Dim kKeepGilBytes = 16 << 10;
+
+PyObject* g_contract_error = nullptr;   // onnxgrad.errors.ContractError
+PyObject* g_empty = nullptr;            // numpy.empty
+PyObject* g_as_contiguous = nullptr;    // numpy.ascontiguousarray
+PyObject* g_dtypes[6] = {};             // numpy.dtype, by DType
+
+[[noreturn]] void raise_python() { throw nb::python_error(); }
+
+// ---- arrays in
+
+DType dtype_of_format(const char* format) {
+  if (!format) return DType::other;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;  // little-endian, as this machine
+  if (format[0] == '\0' || format[1] != '\0') return DType::other;
+  switch (format[0]) {
+    case 'f': return DType::float32;
+    case 'd': return DType::float64;
+    case 'i': return DType::int32;
+    case 'l': return sizeof(long) == 8 ? DType::int64 : DType::int32;
+    case 'q': return DType::int64;
+    case '?': return DType::boolean;
+    default: return DType::other;
+  }
+}
+
+// A Py_buffer that releases itself.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { if (held_) PyBuffer_Release(&buffer_); }
+  bool acquire(PyObject* object, int flags) {
+    held_ = PyObject_GetBuffer(object, &buffer_, flags) == 0;
+    if (!held_) PyErr_Clear();
+    return held_;
+  }
+  void release() { if (held_) PyBuffer_Release(&buffer_), held_ = false; }
+  const Py_buffer& operator*() const { return buffer_; }
+
+ private:
+  Py_buffer buffer_;
+  bool held_ = false;
+};
+
+bool aligned(const Py_buffer& b) {
+  return b.itemsize == 0 || reinterpret_cast<std::uintptr_t>(b.buf) % static_cast<std::size_t>(b.itemsize) == 0;
+}
+
+// NumPy's name of an array's type; for other objects the name of their class.
+std::string dtype_name(PyObject* array) {
+  nb::object dtype = nb::steal(PyObject_GetAttrString(array, "dtype"));
+  if (!dtype.is_valid()) return PyErr_Clear(), Py_TYPE(array)->tp_name;
+  return nb::cast<std::string>(nb::str(dtype));
+}
+
+TensorView view_of(const Py_buffer& b) {
+  TensorView view;
+  view.present = true;
+  view.data = b.buf;
+  view.type = dtype_of_format(b.format);
+  for (int i = 0; i < b.ndim; ++i) view.shape.push_back(b.shape[i]);
+  return view;
+}
+
+// An input as contiguous memory; strided, misaligned and foreign data is copied by NumPy.
+struct Input {
+  Buffer buffer;
+  nb::object copy;
+
+  TensorView open(const Contract& contract, const TensorSpec& spec, PyObject* object) {
+    if (!buffer.acquire(object, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) || !aligned(*buffer)) {
+      buffer.release();
+      copy = nb::steal(PyObject_CallOneArg(g_as_contiguous, object));
+      if (!copy.is_valid()) raise_python();
+      if (!buffer.acquire(copy.ptr(), PyBUF_C_CONTIGUOUS | PyBUF_FORMAT))
+        contract.fail("input " + spec.name + " is of type " + Py_TYPE(object)->tp_name + ", expected an array of numbers");
+      // ascontiguousarray makes a scalar one-dimensional
+      TensorView view = view_of(*buffer);
+      if (rank_of(object) == 0) view.shape = Shape();
+      return checked(contract, spec, copy.ptr(), view);
+    }
+    return checked(contract, spec, object, view_of(*buffer));
+  }
+
+ private:
+  static long rank_of(PyObject* object) {
+    nb::object ndim = nb::steal(PyObject_GetAttrString(object, "ndim"));
+    if (!ndim.is_valid()) return PyErr_Clear(), PySequence_Check(object) ? -1 : 0;
+    return PyLong_AsLong(ndim.ptr());
+  }
+  // The contract's own texts name the types it knows; for the others NumPy's name is clearer.
+  TensorView checked(const Contract& contract, const TensorSpec& spec, PyObject* array, TensorView view) {
+    if (view.type != DType::other) return narrowed(contract, spec, view);
+    contract.fail("input " + spec.name + " is of type " + dtype_name(array) + ", expected " +
+                  (spec.type == "T" ? "float32 or float64" : spec.type == "I" ? "int32 or int64" : spec.type));
+  }
+  // Where a contract wants int32, int64 is taken when every value fits.
+  TensorView narrowed(const Contract& contract, const TensorSpec& spec, TensorView view) {
+    if (spec.type != "int32" || view.type != DType::int64) return view;
+    const auto* values = static_cast<const std::int64_t*>(view.data);
+    narrow_.reset(new std::int32_t[static_cast<std::size_t>(view.shape.size()) + 1]);
+    for (Dim i = 0; i < view.shape.size(); ++i) {
+      if (values[i] != static_cast<std::int32_t>(values[i]))
+        contract.fail("input " + spec.name + " has the value " + std::to_string(values[i]) +
+                      ", which does not fit into int32");
+      narrow_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(values[i]);
+    }
+    view.data = narrow_.get();
+    view.type = DType::int32;
+    return view;
+  }
+  std::unique_ptr<std::int32_t[]> narrow_;
+};
+
+// ---- attributes in
+
+std::optional<Attribute> integer_of(PyObject* o) {
+  if (PyBool_Check(o) || !PyIndex_Check(o)) return std::nullopt;
+  nb::object index = nb::steal(PyNumber_Index(o));
+  const long long value = index.is_valid() ? PyLong_AsLongLong(index.ptr()) : -1;
+  if (PyErr_Occurred()) return PyErr_Clear(), std::nullopt;
+  return Attribute(static_cast<std::int64_t>(value));
+}
+std::optional<Attribute> real_of(PyObject* o) {
+  if (PyBool_Check(o) || !(PyFloat_Check(o) || PyNumber_Check(o)) || PyComplex_Check(o)) return std::nullopt;
+  const double value = PyFloat_AsDouble(o);
+  if (PyErr_Occurred()) return PyErr_Clear(), std::nullopt;
+  return Attribute(static_cast<float>(value));
+}
+std::optional<Attribute> text_of(PyObject* o) {
+  if (!PyUnicode_Check(o)) return std::nullopt;
+  const char* text = PyUnicode_AsUTF8(o);
+  if (!text) return PyErr_Clear(), std::nullopt;
+  return Attribute(std::string(text));
+}
+template <class List, class Convert> std::optional<Attribute> list_of(PyObject* o, Convert convert) {
+  if (PyUnicode_Check(o) || PyBytes_Check(o) || !PySequence_Check(o)) return std::nullopt;
+  List list;
+  const Py_ssize_t size = PySequence_Size(o);
+  if (size < 0) return PyErr_Clear(), std::nullopt;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    nb::object item = nb::steal(PySequence_GetItem(o, i));
+    if (!item.is_valid()) return PyErr_Clear(), std::nullopt;
+    std::optional<Attribute> value = convert(item.ptr());
+    if (!value) return std::nullopt;
+    list.push_back(std::get<typename List::value_type>(*value));
+  }
+  return Attribute(std::move(list));
+}
+
+Attribute attribute_of(const Contract& contract, const AttributeSpec& spec, PyObject* o) {
+  std::optional<Attribute> value;
+  switch (spec.kind) {
+    case Kind::integer: value = integer_of(o); break;
+    case Kind::real: value = real_of(o); break;
+    case Kind::text: value = text_of(o); break;
+    case Kind::integers: value = list_of<Integers>(o, integer_of); break;
+    case Kind::reals: value = list_of<Floats>(o, real_of); break;
+    case Kind::texts: value = list_of<Strings>(o, text_of); break;
+    case Kind::none: break;
+  }
+  if (!value)
+    contract.fail(spec.name + " is " + nb::cast<std::string>(nb::repr(nb::handle(o))) + ", expected " + name_of(spec.kind));
+  return *value;
+}
+
+// ---- arrays out
+
+class NumpyHost final : public Host {
+ public:
+  explicit NumpyHost(const Contract& contract) : contract_(contract) {}
+  ~NumpyHost() override { finish(); }
+
+  std::vector<nb::object> results;  // one per output; invalid where not asked for
+  std::vector<PyObject*> given;     // `out=`, by output; null where a new array is made
+
+  void allocate(Span<TensorView> outputs) override {
+    Dim bytes = 0;
+    buffers_ = std::make_unique<Buffer[]>(static_cast<std::size_t>(outputs.size()));
+    for (Dim i = 0; i < outputs.size(); ++i) {
+      TensorView& out = outputs[i];
+      if (!out.present) continue;
+      const auto k = static_cast<std::size_t>(i);
+      results[k] = given[k] ? nb::borrow(given[k]) : new_array(out);
+      open(contract_.outputs()[k], results[k].ptr(), buffers_[k], out);
+      bytes += out.shape.size() * bytes_of(out.type);
+    }
+    if (bytes > kKeepGilBytes) thread_ = PyEval_SaveThread();
+  }
+
+  // Takes the GIL back.
+  void finish() {
+    if (thread_) PyEval_RestoreThread(thread_);
+    thread_ = nullptr;
+  }
+
+  void parallel_for(Dim count, Body body, void* context) override {
+    Pool::instance().parallel_for(count, body, context);
+  }
+
+ private:
+  static nb::object new_array(const TensorView& out) {
+    nb::object shape = nb::steal(PyTuple_New(out.shape.rank()));
+    for (int i = 0; i < out.shape.rank(); ++i) PyTuple_SET_ITEM(shape.ptr(), i, PyLong_FromLongLong(out.shape[i]));
+    nb::object array = nb::steal(
+        PyObject_CallFunctionObjArgs(g_empty, shape.ptr(), g_dtypes[static_cast<int>(out.type)], nullptr));
+    if (!array.is_valid()) raise_python();
+    return array;
+  }
+
+  void open(const TensorSpec& spec, PyObject* array, Buffer& buffer, TensorView& out) const {
+    const std::string who = "out for " + spec.name;
+    if (!buffer.acquire(array, PyBUF_ND | PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE))
+      contract_.fail(who + " is " + Py_TYPE(array)->tp_name + ", expected a writable array");
+    const TensorView view = view_of(*buffer);
+    if (view.type != out.type)
+      contract_.fail(who + " is of type " + dtype_name(array) + ", expected " + name_of(out.type));
+    if (view.shape != out.shape)
+      contract_.fail(who + " has shape " + to_string(view.shape) + ", expected " + to_string(out.shape));
+    if (!PyBuffer_IsContiguous(&*buffer, 'C') || !aligned(*buffer))
+      contract_.fail(who + " is not contiguous, expected a C-contiguous array");
+    out.data = view.data;
+  }
+  const Contract& contract_;
+  std::unique_ptr<Buffer[]> buffers_;
+  PyThreadState* thread_ = nullptr;
+};
+
+// ---- the callable
+
+class Kernel {
+ public:
+  explicit Kernel(const Op& op) : op_(op), contract_(op.contract()) {}
+  const Contract& contract() const { return contract_; }
+  nb::object result_type;  // the named tuple of an operator with several outputs
+
+  nb::object call(nb::args args, nb::kwargs kwargs) const {
+    try {
+      return checked_call(args, kwargs);
+    } catch (const ContractError& e) {
+      PyErr_SetString(g_contract_error, e.what());
+      raise_python();
+    }
+  }
+
+ private:
+  struct Arguments {
+    PyObject* inputs[kMaxTensors] = {};
+    std::optional<std::vector<Attribute>> attributes;
+    PyObject *outputs = nullptr, *out = nullptr;
+  };
+
+  nb::object checked_call(nb::args args, nb::kwargs kwargs) const {
+    Arguments arguments;
+    read(arguments, args, kwargs);
+    const std::vector<Attribute>& attributes = arguments.attributes ? *arguments.attributes : contract_.defaults();
+    contract_.check_attributes(attributes);
+
+    const std::size_t inputs = contract_.inputs().size(), outputs = contract_.outputs().size();
+    Input held[kMaxTensors];
+    TensorView input_views[kMaxTensors], output_views[kMaxTensors];
+    for (std::size_t i = 0; i < inputs; ++i)
+      if (arguments.inputs[i]) input_views[i] = held[i].open(contract_, contract_.inputs()[i], arguments.inputs[i]);
+    NumpyHost host(contract_);
+    host.results.resize(outputs);
+    host.given.resize(outputs);
+    choose_outputs(arguments, host, output_views);
+    Call call(contract_, attributes, {input_views, static_cast<Dim>(inputs)},
+              {output_views, static_cast<Dim>(outputs)}, host);
+    op_.run(call);
+    host.finish();
+    return result_of(host);
+  }
+
+  void read(Arguments& a, nb::args args, nb::kwargs kwargs) const {
+    const std::size_t count = args.size();
+    if (count > contract_.inputs().size())
+      contract_.fail("got " + std::to_string(count) + " positional arguments, expected at most " +
+                     std::to_string(contract_.inputs().size()) + " (attributes are keywords)");
+    for (std::size_t i = 0; i < count; ++i) set_input(a, static_cast<int>(i), PyTuple_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)));
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
+      const char* name = PyUnicode_AsUTF8(key);
+      if (!name) raise_python();
+      read_keyword(a, name, value);
+    }
+  }
+
+  void set_input(Arguments& a, int index, PyObject* value) const {
+    const auto i = static_cast<std::size_t>(index);
+    if (a.inputs[i]) contract_.fail("input " + contract_.inputs()[i].name + " is given twice");
+    a.inputs[i] = value == Py_None ? nullptr : value;
+  }
+
+  void read_keyword(Arguments& a, std::string_view name, PyObject* value) const {
+    if (name == "outputs") return void(a.outputs = value == Py_None ? nullptr : value);
+    if (name == "out") return void(a.out = value == Py_None ? nullptr : value);
+    if (const int i = contract_.input_index(name); i >= 0) return set_input(a, i, value);
+    const int i = contract_.attribute_index(name);
+    if (i < 0) contract_.fail("unknown argument '" + std::string(name) + "', expected " + known_names());
+    if (value == Py_None) return;
+    if (!a.attributes) a.attributes = contract_.defaults();
+    const auto k = static_cast<std::size_t>(i);
+    (*a.attributes)[k] = attribute_of(contract_, contract_.attributes()[k], value);
+  }
+
+  std::string known_names() const {
+    std::string text;
+    for (const TensorSpec& t : contract_.inputs()) text += t.name + ", ";
+    for (const AttributeSpec& t : contract_.attributes()) text += t.name + ", ";
+    return text + "outputs or out";
+  }
+  std::string output_names() const {
+    std::string text;
+    for (const TensorSpec& t : contract_.outputs()) text += (text.empty() ? "" : ", ") + t.name;
+    return text;
+  }
+  std::size_t output_named(PyObject* name) const {
+    const int i = PyUnicode_Check(name) ? contract_.output_index(PyUnicode_AsUTF8(name)) : -1;
+    if (i < 0)
+      contract_.fail("no output is called " + nb::cast<std::string>(nb::repr(nb::handle(name))) + ", expected names of " +
+                     output_names());
+    return static_cast<std::size_t>(i);
+  }
+
+  // outputs=("dX", "dW") asks for some; out= gives memory, and asks for what it gives unless outputs= says more.
+  void choose_outputs(const Arguments& a, NumpyHost& host, TensorView* views) const {
+    if (!a.outputs) {
+      for (std::size_t i = 0; i < contract_.outputs().size(); ++i) views[i].present = true;
+    } else {
+      if (PyUnicode_Check(a.outputs)) views[output_named(a.outputs)].present = true;
+      else for (nb::handle name : nb::borrow(a.outputs)) views[output_named(name.ptr())].present = true;
+    }
+    if (!a.out) return;
+    if (!PyDict_Check(a.out)) {
+      if (contract_.outputs().size() != 1)
+        contract_.fail("out is " + std::string(Py_TYPE(a.out)->tp_name) + ", expected a dict by output name (" +
+                       output_names() + ")");
+      host.given[0] = a.out;
+      return;
+    }
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(a.out, &at, &key, &value);) {
+      const std::size_t i = output_named(key);
+      if (!views[i].present) contract_.fail("out is given for " + contract_.outputs()[i].name + ", which outputs leaves out");
+      host.given[i] = value;
+    }
+  }
+
+  nb::object result_of(NumpyHost& host) const {
+    if (host.results.size() == 1) return host.results[0].is_valid() ? host.results[0] : nb::none();
+    nb::object values = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(host.results.size())));
+    for (std::size_t i = 0; i < host.results.size(); ++i) {
+      nb::object item = host.results[i].is_valid() ? host.results[i] : nb::none();
+      PyTuple_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), item.release().ptr());
+    }
+    return result_type.is_valid() ? result_type(*nb::borrow<nb::tuple>(values)) : values;
+  }
+
+  const Op& op_;
+  const Contract& contract_;
+};
+
+// ---- contracts as plain Python data
+
+nb::object to_python(const Attribute& value) {
+  return std::visit(
+      [](const auto& v) -> nb::object {
+        using V = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<V, std::monostate>) {
+          return nb::none();
+        } else if constexpr (std::is_same_v<V, Integers> || std::is_same_v<V, Floats> || std::is_same_v<V, Strings>) {
+          nb::list list;
+          for (const auto& item : v) list.append(item);
+          return list;
+        } else {
+          return nb::cast(v);
+        }
+      },
+      value);
+}
+
+nb::list tensors_to_python(const std::vector<TensorSpec>& specs) {
+  nb::list list;
+  for (const TensorSpec& t : specs)
+    list.append(nb::make_tuple(t.name, t.type, t.dims, t.optional, t.doc));
+  return list;
+}
+
+nb::dict contract_to_python(const Contract& c) {
+  nb::list attributes;
+  for (const AttributeSpec& a : c.attributes()) {
+    nb::list accepted;
+    for (const std::string& word : a.accepted) accepted.append(word);
+    attributes.append(nb::make_tuple(a.name, name_of(a.kind), to_python(a.initial), accepted, a.doc));
+  }
+  nb::dict d;
+  d["name"] = c.name();
+  d["summary"] = c.summary();
+  d["formula"] = c.formula();
+  d["inputs"] = tensors_to_python(c.inputs());
+  d["outputs"] = tensors_to_python(c.outputs());
+  d["attributes"] = attributes;
+  d["accuracy"] = nb::make_tuple(explanation_of(c.accuracy().measure), c.accuracy().float32, c.accuracy().float64);
+  d["inplace"] = c.inplace_input() < 0 ? nb::object(nb::none())
+                                       : nb::object(nb::make_tuple(c.inplace_input(), c.inplace_output()));
+  return d;
+}
+
+}  // namespace
+}  // namespace onnxgrad
+
+NB_MODULE(_native, m) {
+  using namespace onnxgrad;
+  nb::module_ numpy = nb::module_::import_("numpy");
+  g_contract_error = nb::module_::import_("onnxgrad.errors").attr("ContractError").inc_ref().ptr();
+  g_empty = numpy.attr("empty").inc_ref().ptr();
+  g_as_contiguous = numpy.attr("ascontiguousarray").inc_ref().ptr();
+  const char* names[] = {"float32", "float64", "int32", "int64", "bool"};
+  for (std::size_t i = 0; i < 5; ++i) g_dtypes[i] = numpy.attr("dtype")(names[i]).inc_ref().ptr();
+
+  nb::class_<Kernel>(m, "Kernel", nb::dynamic_attr())
+      .def("__call__", &Kernel::call)
+      .def("contract", [](const Kernel& k) { return contract_to_python(k.contract()); })
+      .def("set_result_type", [](Kernel& k, nb::object type) { k.result_type = type; });
+  m.def("kernels", [] {
+    nb::list list;
+    for (const Op& op : ops()) list.append(nb::cast(Kernel(op)));
+    return list;
+  });
+  m.def("instruction_set", &instruction_set);
+  m.def("get_num_threads", [] { return Pool::instance().threads(); });
+  m.def("set_num_threads", [](int count) {
+    nb::gil_scoped_release release;
+    Pool::instance().set_threads(count);
+  });
+}
