@@ -1,7 +1,7 @@
 """Matrix products and reductions."""
 
 import numpy as np
-from harness import Case, check, distinct, ints, normal, positive, table
+from autodiff.harness import Case, check, distinct, ints, normal, positive, table
 
 _REDUCTIONS = [
     ("ReduceSum", normal(2, 3, 4)),

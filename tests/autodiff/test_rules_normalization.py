@@ -1,7 +1,7 @@
 """Normalisations."""
 
 import numpy as np
-from harness import Case, check, distinct, normal, positive, table
+from autodiff.harness import Case, check, distinct, normal, positive, table
 
 CASES = [
     Case("BatchNormalization", "inference: the statistics are inputs", X=normal(2, 3, 4),

@@ -1,7 +1,7 @@
 """Operators that move elements, and operators that pick them."""
 
 import numpy as np
-from harness import Case, check, distinct, ints, normal, positive, table
+from autodiff.harness import Case, check, distinct, ints, normal, positive, table
 
 _X = normal(4, 5, 6)
 
