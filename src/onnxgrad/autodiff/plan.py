@@ -52,8 +52,10 @@ def make_plan(model: ir.Model, outputs: Iterable[ir.Value], wrt: Iterable[ir.Val
     wanted = {v for v in outputs if v in plan.active}
     for node in reversed(list(model.graph)):
         if any(v in wanted for v in node.outputs):
-            plan.nodes.append(node)
-            wanted.update(v for v in (*node.inputs, *captured(node)) if v in plan.active)
+            before = [v for v in (*node.inputs, *captured(node)) if v in plan.active]
+            if before:
+                plan.nodes.append(node)
+                wanted.update(before)
     plan.nodes.reverse()
     plan.active = wanted
     for node in plan.nodes:

@@ -66,6 +66,12 @@ def versions(op_type: str, domain: str = "") -> tuple[int, ...]:
     return tuple(sorted(_history().get((domain, op_type), ())))
 
 
+def known_operators() -> list[tuple[str, str]]:
+    """Return (domain, name) of every operator that ONNX knows and has not withdrawn."""
+    current = {(s.domain, s.name) for s in onnx.defs.get_all_schemas() if not s.deprecated}
+    return sorted(current & set(_history()))
+
+
 @functools.cache
 def _history() -> dict[tuple[str, str], list[int]]:
     table: dict[tuple[str, str], list[int]] = {}
