@@ -7,7 +7,8 @@ ONNX names. NumPy arrays are inputs; everything else is an attribute:
 
 Each case is built as a model of one node in float64, at several opsets, with static and with
 dynamic shapes. The gradient of every float input is compared with central differences along
-random directions; fused operators are compared with standard ones. To add a case, add a row to a table of `test_rules_<family>.py`.
+random directions; fused operators are compared with standard ones.
+To add a case, add a row to a table of `test_rules_<family>.py`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,17 @@ class Case:
     def __init__(self, op: str, what: str, **given: Any):
         self.op, self.what = op, what
         self.inputs, self.attributes = {}, {}
-        for name in ("domain", "outputs", "opsets", "wrt", "shapes", "computed", "rtol", "dtype", "why"):
+        for name in (
+            "domain",
+            "outputs",
+            "opsets",
+            "wrt",
+            "shapes",
+            "computed",
+            "rtol",
+            "dtype",
+            "why",
+        ):
             setattr(self, name, given.pop(name, type(self).__dict__[name]))
         for name, value in given.items():
             (self.inputs if _is_input(value) else self.attributes)[name] = value
@@ -97,7 +108,7 @@ def table(cases: list[Case]) -> Any:
         for opset in dict.fromkeys(found):
             for shapes in case.shapes:
                 rows.append(pytest.param(case, opset, shapes, id=f"{case} [{opset}, {shapes}]"))
-    return pytest.mark.parametrize("case, opset, shapes", rows)
+    return pytest.mark.parametrize(("case", "opset", "shapes"), rows)
 
 
 def check(case: Case, opset: int, shapes: str, ops: str = "standard") -> None:
@@ -144,7 +155,9 @@ def agree(case: Case, opset: int, shapes: str = "static", rtol: float = 2e-5) ->
         if o.type.tensor_type.elem_type in _FLOAT
     }
     pairs = zip(
-        run_fused({**feeds, **cotangents}), evaluator(standard)({**feeds, **cotangents}), strict=True
+        run_fused({**feeds, **cotangents}),
+        evaluator(standard)({**feeds, **cotangents}),
+        strict=True,
     )
     for output, (got, expected) in zip(fused.graph.output, pairs, strict=True):
         scale = max(1.0, float(np.abs(expected).max(initial=0)))
@@ -206,7 +219,7 @@ def build(case: Case, opset: int, shapes: str):
         names.pop()
     attributes = dict(case.attributes)
     for name in set(case.inputs) - set(order):  # an input that this version has as an attribute
-        assert sig is not None and name in sig.attributes, f"{case}: no input {name!r}"
+        assert name in sig.attributes, f"{case}: no input {name!r}"
         attributes[name] = np.asarray(case.inputs[name]).tolist()
     count = case.outputs if isinstance(case.outputs, int) else len(case.outputs)
     outputs = [f"out_{i}" for i in range(count)]
@@ -280,7 +293,8 @@ class Pad(OpRun):
     op_domain = ""
 
     def _run(self, x, pads, value=None, axes=None, mode="constant"):
-        assert mode == "constant" and axes is None
+        assert mode == "constant"
+        assert axes is None
         begin, end = pads[: x.ndim], pads[x.ndim :]
         kept = tuple(
             slice(max(-b, 0), n - max(-e, 0)) for b, e, n in zip(begin, end, x.shape, strict=True)

@@ -46,7 +46,8 @@ def test_every_node_in_the_way_is_named():
 
 
 def test_a_node_beside_the_path_is_no_obstacle():
-    model = net("a = Multinomial <sample_size = 1> (s)  s = Unsqueeze(x, i)  i = Constant <value = int64[1] {0}> ()"
+    model = net("i = Constant <value = int64[1] {0}> ()  s = Unsqueeze(x, i)"
+                "  a = Multinomial <sample_size = 1> (s)"
                 "  y = Exp(x)  z = Identity(a)", outputs="float[N] y, int32[1, 1] z")  # fmt: skip
     assert [o.name for o in vjp(model, wrt=["x"]).graph.output] == ["y", "z", "x_grad"]
 
@@ -89,7 +90,8 @@ def test_users_can_refuse_and_allow():
         (lambda: rule("Neg", Z=lambda op, dY: dY),
          "the rule for Neg gives a gradient of 'Z', expected one of its inputs X"),
         (lambda: rule("Neg", X=lambda op, Q, dY: dY),
-         "the rule for Neg names 'Q', expected one of its inputs X, its outputs Y, or a cotangent dY"),
+         "the rule for Neg names 'Q', expected one of its inputs X, its outputs Y, "
+         "or a cotangent dY"),
         (lambda: rule("Neg", X=lambda op, X: X), "the rule for Neg uses none of dY"),
         (lambda: rule("Elu", X=lambda op, dY, *, beta: dY),
          "the rule for Elu names the attribute 'beta', expected one of alpha, "
@@ -108,8 +110,10 @@ def test_a_misspelt_rule_fails_where_it_is_written(call, text):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: vjp(3), "model is a int, expected a path, bytes, an onnx.ModelProto or an onnx_ir.Model"),
-        (lambda: vjp(net("y = Exp(x)"), wrt="x"), "wrt is the string 'x', expected a list of names"),
+        (lambda: vjp(3),
+         "model is a int, expected a path, bytes, an onnx.ModelProto or an onnx_ir.Model"),
+        (lambda: vjp(net("y = Exp(x)"), wrt="x"),
+         "wrt is the string 'x', expected a list of names"),
         (lambda: vjp(net("y = Exp(x)"), wrt=["q"]), "wrt names 'q', which the model does not have"),
         (lambda: vjp(net("y = Exp(x)"), wrt=[1]), "wrt holds a int, expected names"),
         (lambda: vjp(net("y = Exp(x)"), outputs=["q"]),
@@ -118,7 +122,8 @@ def test_a_misspelt_rule_fails_where_it_is_written(call, text):
          "output 'y' has type int64, expected a float tensor"),
         (lambda: vjp(net("s = Shape(x)  y = Exp(x)"), wrt=["s"]),
          "wrt names 's' of type int64, expected a float tensor"),
-        (lambda: vjp(net("y = Exp(x)"), ops="fast"), 'ops is \'fast\', expected "fused" or "standard"'),
+        (lambda: vjp(net("y = Exp(x)"), ops="fast"),
+         'ops is \'fast\', expected "fused" or "standard"'),
         (lambda: vjp(net("y = Exp(x)"), parameters="none"),
          'parameters is \'none\', expected "initializers" or "inputs"'),
         (lambda: grad(net("y = Exp(x)", "float[3] y"), of="y"),
@@ -138,7 +143,9 @@ def test_wrong_calls(call, text):
 
 def test_a_cycle_is_refused():
     model = net("a = Exp(b)  b = Exp(a)  y = Exp(b)")
-    with pytest.raises(ValueError, match="^the model's graph has a cycle, expected an acyclic graph$"):
+    with pytest.raises(
+        ValueError, match=r"^the model's graph has a cycle, expected an acyclic graph$"
+    ):
         vjp(model, wrt=["x"])
 
 
@@ -147,7 +154,7 @@ def test_nodes_out_of_order_are_sorted():
 
 
 def test_bytes_that_are_no_model():
-    with pytest.raises(ValueError, match="^the bytes hold no ONNX model: "):
+    with pytest.raises(ValueError, match=r"^the bytes hold no ONNX model: "):
         vjp(b"not a model")
 
 
@@ -167,4 +174,6 @@ def test_a_model_without_trainable_tensors_has_no_gradients():
 
 def test_the_coverage_page_is_up_to_date():
     page = Path(__file__).parents[2] / "docs" / "coverage.md"
-    assert page.read_text() == coverage(), "run python -m onnxgrad.autodiff.coverage > docs/coverage.md"
+    assert page.read_text() == coverage(), (
+        "run python -m onnxgrad.autodiff.coverage > docs/coverage.md"
+    )

@@ -9,7 +9,8 @@ _GRID = np.array([[0, 3, 2], [1, 0, 4]])
 
 LOSSES = [
     *[
-        Case("SoftmaxCrossEntropyLoss", what, scores=s, labels=y, wrt=("scores",), opsets=(17,), **rest)
+        Case("SoftmaxCrossEntropyLoss", what, scores=s, labels=y, wrt=("scores",), opsets=(17,),
+             **rest)
         for what, s, y, rest in [
             ("mean", normal(4, 5), _LABELS, {}),
             ("sum", normal(4, 5), _LABELS, {"reduction": "sum"}),
@@ -54,7 +55,8 @@ CONTRIB = [
     Case("FusedGemm", "Relu", A=positive(3, 4), B=positive(4, 5),
          C=np.array([5.0, -30.0, 5.0, -30.0, 5.0]), activation="Relu", **_MS),
     Case("FusedConv", "Relu", X=normal(1, 2, 5, 5), W=normal(3, 2, 3, 3),
-         B=np.array([40.0, -40.0, 40.0]), activation="Relu", pads=[1, 1, 1, 1], kernel_shape=[3, 3], **_MS),
+         B=np.array([40.0, -40.0, 40.0]), activation="Relu", pads=[1, 1, 1, 1],
+         kernel_shape=[3, 3], **_MS),
     Case("FusedConv", "a sum, then Tanh", X=normal(1, 2, 5, 5), W=normal(3, 2, 3, 3), B=normal(3),
          Z=normal(1, 3, 3, 3), activation="Tanh", kernel_shape=[3, 3], **_MS),
     Case("SkipLayerNormalization", "ordinary", input=normal(2, 3, 4), skip=normal(2, 3, 4, seed=1),
@@ -62,7 +64,8 @@ CONTRIB = [
     Case("SkipSimplifiedLayerNormalization", "ordinary", input=normal(2, 3, 4),
          skip=normal(2, 3, 4, seed=1), gamma=normal(4), **_MS),
     Case("EmbedLayerNormalization", "ordinary", input_ids=_IDS, segment_ids=_IDS % 2,
-         word_embedding=normal(4, 8), position_embedding=normal(3, 8), segment_embedding=normal(2, 8),
+         word_embedding=normal(4, 8), position_embedding=normal(3, 8),
+         segment_embedding=normal(2, 8),
          gamma=normal(8), beta=normal(8, seed=1), outputs=("float32", "int32"), shapes=("static",),
          **_MS),  # onnxruntime wants to know the shapes of the tables
 ]  # fmt: skip

@@ -60,7 +60,8 @@ CASES = [
     Case("ReduceMean", "computed axes", data=normal(2, 3, 4), axes=ints(1), keepdims=0,
          computed=True, opsets=(18, 21)),
     Case("ReduceProd", "one zero", data=np.array([[1.0, 0.0, 3.0], [2.0, 3.0, 4.0]]), axes=ints(1)),
-    Case("ReduceProd", "two zeros", data=np.array([[0.0, 0.0, 3.0], [2.0, 3.0, 4.0]]), axes=ints(1)),
+    Case("ReduceProd", "two zeros", data=np.array([[0.0, 0.0, 3.0], [2.0, 3.0, 4.0]]),
+         axes=ints(1)),
     *[
         Case("CumSum", f"exclusive={e} reverse={r}", x=normal(3, 4), axis=np.array(1), exclusive=e,
              reverse=r)

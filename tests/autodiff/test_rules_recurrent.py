@@ -4,18 +4,29 @@ import numpy as np
 import pytest
 from autodiff.harness import Case, check, normal
 
-S, N, I, H = 4, 2, 3, 5
-_FLOAT = {"dtype": np.float32, "rtol": 3e-3, "why": "onnxruntime's kernels are float", "opsets": (17,)}
+S, N, C, H = 4, 2, 3, 5  # steps, batch, input size, hidden size
+_FLOAT = {
+    "dtype": np.float32,
+    "rtol": 3e-3,
+    "why": "onnxruntime's kernels are float",
+    "opsets": (17,),
+}
 
 
 def _lstm(what, directions=1, outputs=3, **rest):
-    rest = {"W": normal(directions, 4 * H, I, scale=0.4), "R": normal(directions, 4 * H, H, scale=0.4)} | rest
-    return Case("LSTM", what, X=normal(S, N, I), hidden_size=H, outputs=outputs, **rest, **_FLOAT)
+    rest = {
+        "W": normal(directions, 4 * H, C, scale=0.4),
+        "R": normal(directions, 4 * H, H, scale=0.4),
+    } | rest
+    return Case("LSTM", what, X=normal(S, N, C), hidden_size=H, outputs=outputs, **rest, **_FLOAT)
 
 
 def _gru(what, directions=1, outputs=2, **rest):
-    rest = {"W": normal(directions, 3 * H, I, scale=0.4), "R": normal(directions, 3 * H, H, scale=0.4)} | rest
-    return Case("GRU", what, X=normal(S, N, I), hidden_size=H, outputs=outputs, **rest, **_FLOAT)
+    rest = {
+        "W": normal(directions, 3 * H, C, scale=0.4),
+        "R": normal(directions, 3 * H, H, scale=0.4),
+    } | rest
+    return Case("GRU", what, X=normal(S, N, C), hidden_size=H, outputs=outputs, **rest, **_FLOAT)
 
 
 CASES = [

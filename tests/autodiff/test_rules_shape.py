@@ -59,14 +59,16 @@ CASES = [
     Case("Gather", "a scalar index", data=normal(5, 3), indices=np.array(2), axis=1),
     Case("Gather", "computed indices", data=normal(5, 3), indices=ints(0, 4), computed=True),
     Case("Gather", "int32 indices", data=normal(5, 3), indices=np.array([1, 1], np.int32)),
-    Case("GatherElements", "axis 1", data=normal(2, 4), indices=np.array([[0, 0], [3, -1]]), axis=1),
+    Case("GatherElements", "axis 1", data=normal(2, 4), indices=np.array([[0, 0], [3, -1]]),
+         axis=1),
     Case("GatherND", "elements", data=normal(3, 4), indices=np.array([[0, 1], [2, -1], [0, 1]])),
     Case("GatherND", "slices", data=normal(3, 4, 2), indices=np.array([[[0], [2]], [[0], [-1]]])),
-    Case("GatherND", "batch_dims", data=normal(2, 3, 4), indices=np.array([[[1], [1]], [[0], [-1]]]),
-         batch_dims=1),
+    Case("GatherND", "batch_dims", data=normal(2, 3, 4),
+         indices=np.array([[[1], [1]], [[0], [-1]]]), batch_dims=1),
     *[
-        Case("ScatterElements", f"reduction {r}", data=positive(3, 4), updates=positive(2, 3, seed=1),
-             indices=np.array([[0, 1, 2], [2, 0, 1]]), axis=0, reduction=r, opsets=o)
+        Case("ScatterElements", f"reduction {r}", data=positive(3, 4),
+             updates=positive(2, 3, seed=1), axis=0, reduction=r,
+             indices=np.array([[0, 1, 2], [2, 0, 1]]), opsets=o)
         for r, o in [("none", (16, 18)), ("add", (16, 18)), ("mul", (16, 18)), ("max", (18,)),
                      ("min", (18,))]
     ],

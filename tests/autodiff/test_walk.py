@@ -12,7 +12,8 @@ from onnxgrad.autodiff import grad, vjp
 TWO_LAYERS = """
 <ir_version: 8, opset_import: ["" : 17]>
 net (float[N, 3] x) => (float[N, 2] y)
-<float[3, 4] w1 = {1,2,3,4,5,6,7,8,9,1,2,3}, float[4] b1 = {1,2,3,4}, float[4, 2] w2 = {1,2,3,4,5,6,7,8}>
+<float[3, 4] w1 = {1,2,3,4,5,6,7,8,9,1,2,3}, float[4] b1 = {1,2,3,4},
+ float[4, 2] w2 = {1,2,3,4,5,6,7,8}>
 {
     m = MatMul(x, w1)
     a = Add(m, b1)
@@ -118,7 +119,8 @@ def test_contributions_add_up():
 def test_a_tensor_without_influence_gets_zeros_when_it_is_named():
     text = """
     <ir_version: 8, opset_import: ["" : 17]>
-    net (float[2] x, float[N, 3] u) => (float[2] y) <float[2] w = {1, 2}, float[4] idle = {1, 2, 3, 4}>
+    net (float[2] x, float[N, 3] u) => (float[2] y)
+    <float[2] w = {1, 2}, float[4] idle = {1, 2, 3, 4}>
     { y = Mul(x, w) }
     """
     assert names(vjp(parse(text)))[1] == ["y", "w_grad"]

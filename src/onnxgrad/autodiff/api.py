@@ -144,7 +144,9 @@ class _Request:
         """
         graph = self.model.graph
         found = dict.fromkeys(graph.initializers.values())
-        found.update((n.outputs[0], None) for n in graph if n.op_type == "Constant" and not n.domain)
+        found.update(
+            (n.outputs[0], None) for n in graph if n.op_type == "Constant" and not n.domain
+        )
         statistics = {
             v for n in graph if n.op_type == "BatchNormalization" for v in tuple(n.inputs)[3:5]
         }

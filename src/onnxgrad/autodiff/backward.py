@@ -217,7 +217,9 @@ def _only_type(node: ir.Node, opset_of: dict[str, int], index: int) -> ir.DataTy
         node.op_type, max_inclusive_version=opset_of.get(node.domain, 1), domain=node.domain
     )
     kind = schema.outputs[index].type_str
-    allowed = next((c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == kind), [kind])
+    allowed = next(
+        (c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == kind), [kind]
+    )
     if len(allowed) != 1:
         return node.outputs[0].dtype
     return ir.DataType[allowed[0].removeprefix("tensor(").removesuffix(")").upper()]

@@ -1,6 +1,6 @@
 """Writes docs/coverage.md: what is known about the gradient of every operator.
 
-    python -m onnxgrad.autodiff.coverage > docs/coverage.md
+python -m onnxgrad.autodiff.coverage > docs/coverage.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Before the walk: which nodes lie between `wrt` and the outputs, and can each be differentiated?"""
+"""Before the walk: which nodes lie between `wrt` and the outputs, and which cannot be passed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class Plan:
     inline: list[ir.Node] = field(default_factory=list)
 
 
-def make_plan(model: ir.Model, outputs: Iterable[ir.Value], wrt: Iterable[ir.Value], ops: str) -> Plan:
+def make_plan(
+    model: ir.Model, outputs: Iterable[ir.Value], wrt: Iterable[ir.Value], ops: str
+) -> Plan:
     """Find the path from `wrt` to `outputs`, and what on it has no gradient."""
     plan = Plan(active=set(wrt))
     opset_of = model.opset_imports
@@ -89,13 +91,13 @@ def captured(node: ir.Node) -> list[ir.Value]:
     """Return the outer values that the bodies of If, Loop or Scan read."""
     bodies = [a.value for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
     found: dict[ir.Value, None] = {}
-    for body in bodies:
-        inside: set[ir.Value] = set(body.inputs) | set(body.initializers.values())
-        for inner in ir.traversal.RecursiveGraphIterator(body):
+    for graph in bodies:
+        inside: set[ir.Value] = set(graph.inputs) | set(graph.initializers.values())
+        for inner in ir.traversal.RecursiveGraphIterator(graph):
             inside.update(inner.outputs)
-        for inner in ir.traversal.RecursiveGraphIterator(body):
+        for inner in ir.traversal.RecursiveGraphIterator(graph):
             found.update((v, None) for v in inner.inputs if v is not None and v not in inside)
-        found.update((v, None) for v in body.outputs if v not in inside)
+        found.update((v, None) for v in graph.outputs if v not in inside)
     return list(found)
 
 

@@ -193,6 +193,7 @@ def _register(
 def _signatures(op_type, domain, since, inputs, outputs) -> list[Signature]:
     """Every version of the operator that the rule is for, oldest first."""
     if inputs is not None:
+
         def names(text):
             return tuple(n.rstrip("*") for n in text.split())
 
@@ -200,11 +201,15 @@ def _signatures(op_type, domain, since, inputs, outputs) -> list[Signature]:
         variadic = frozenset(n.rstrip("*") for n in both if n.endswith("*"))
         optional = frozenset(names(inputs)) | frozenset(names(outputs or "Y")[1:])
         return [
-            Signature(op_type, domain, 1, names(inputs), names(outputs or "Y"), {}, optional, variadic)
+            Signature(
+                op_type, domain, 1, names(inputs), names(outputs or "Y"), {}, optional, variadic
+            )
         ]
     history = schemas.versions(op_type, domain)
     if not history:
-        known = "ONNX has no operator" if not domain else f"ONNX has no schema of domain {domain!r} for"
+        known = (
+            "ONNX has no operator" if not domain else f"ONNX has no schema of domain {domain!r} for"
+        )
         raise ValueError(f"{known} {op_type!r}; give its inputs='...' and outputs='...'")
     floor = max((v for v in history if v <= FLOOR), default=history[0])
     current = [v for v in history if v >= floor]

@@ -11,7 +11,9 @@ import onnx_ir as ir
 from onnxgrad.graph import infer, versions
 from onnxgrad.graph.constants import Constants
 from onnxgrad.graph.fold import FOLD, LINEAR, fold_integers
+from onnxgrad.graph.nodes import flags_of, freeze, is_mask, is_typed, names, take_over
 from onnxgrad.graph.schemas import signature
+from onnxgrad.graph.shapes import Shapes
 
 MICROSOFT = "com.microsoft"
 _RANDOM = {
@@ -20,11 +22,7 @@ _RANDOM = {
 }  # fmt: skip
 
 
-class ShapeUnknown(Exception):
-    """A rule needs the rank of a value, or a constant, that the model does not tell."""
-
-
-class Builder:
+class Builder(Shapes):
     """Writes nodes into a graph. `op.<Operator>(...)` returns the node's output as an `ir.Value`.
 
     - An argument is a value, a Python number (a constant of its neighbour's type), a list of
@@ -46,7 +44,7 @@ class Builder:
         self._constants: dict[tuple, ir.Value] = {}
         self._nodes: list[ir.Node] = []
         self._replaced: list[tuple[ir.Value, ir.Value]] = []
-        self._names = _names(model.graph)
+        self._names = names(model.graph)
         self._count = 0
         for node in model.graph:
             self._remember(node)
@@ -99,7 +97,7 @@ class Builder:
         while inputs and inputs[-1] is None:
             inputs.pop()
         attributes = {k: v for k, v in attributes.items() if v is not None}
-        flags = _flags(outputs)
+        flags = flags_of(outputs)
         key = self._key(domain, op_type, inputs, attributes, flags)
         made = self._made.get(key)
         if made is None:
@@ -146,7 +144,7 @@ class Builder:
         return self._new("", "Identity", [value], {}, [True])[0]
 
     def instead(self, forward: ir.Value, value: ir.Value) -> None:
-        """Compute the forward value from now on by `value`, e.g. by a node that also keeps gates."""
+        """Compute the forward value from now on by `value`, of a node that keeps more."""
         self._replaced.append((forward, value))
 
     # ---- constants ---------------------------------------------------------------------------
@@ -180,113 +178,10 @@ class Builder:
         array = self.array(value)
         return None if array is None else [int(i) for i in array.reshape(-1)]
 
-    # ---- shapes ------------------------------------------------------------------------------
-
-    def dims(self, value: ir.Value) -> infer.Dims | None:
-        """Return the shape as far as it is known: ints, names, None; None for an unknown rank."""
-        return infer.dims(value)
-
-    def rank(self, value: ir.Value) -> int:
-        """Return the rank. Raises ShapeUnknown when the model does not tell it."""
-        shape = infer.dims(value)
-        if shape is None:
-            raise ShapeUnknown(f"the rank of {value.name!r} is unknown")
-        return len(shape)
-
-    def shape(self, value: ir.Value) -> ir.Value:
-        """Return the shape as an int64 vector: a constant when it is static, else a Shape node."""
-        shape = infer.dims(value)
-        return self.constant(list(shape)) if infer.is_static(shape) else self.Shape(value)
-
-    def dim(self, value: ir.Value, axis: int) -> ir.Value:
-        """Return one dimension as an int64 vector of length 1."""
-        shape = infer.dims(value)
-        if shape is not None and isinstance(shape[axis], int):
-            return self.constant([shape[axis]])
-        return self.Gather(self.Shape(value), self.constant([axis]), axis=0)
-
-    def same_shape(self, a: ir.Value, b: ir.Value) -> bool:
-        """Say whether two values surely have the same shape."""
-        x, y = infer.dims(a), infer.dims(b)
-        return x is not None and x == y and None not in x
-
-    def full(self, shape: Any, number: float, dtype: ir.DataType) -> ir.Value:
-        """Return a tensor of one number, of a shape that may be computed."""
-        value = ir.tensor(np.array([number], dtype.numpy()), dtype=dtype)
-        shape = shape if isinstance(shape, ir.Value) else self.constant(shape)
-        return self.ConstantOfShape(shape, value=value)
-
-    def full_like(self, value: ir.Value, number: float) -> ir.Value:
-        """Return a tensor of the shape and type of `value`, filled with one number."""
-        return self.full(self.shape(value), number, self.dtype(value))
-
-    def dtype(self, value: ir.Value) -> ir.DataType:
-        """Return the element type. Raises ShapeUnknown when the model does not tell it."""
-        if value.dtype is None:
-            raise ShapeUnknown(f"the type of {value.name!r} is unknown")
-        return value.dtype
-
-    def range(self, size: ir.Value) -> ir.Value:
-        """Return 0, 1, …, size - 1 as int64; `size` is a vector of length 1, as `dim` gives it."""
-        return self.Range(0, self.Squeeze(size, [0]), 1)
-
-    def number(self, value: ir.Value, like: ir.Value) -> ir.Value:
-        """Return an integer tensor, such as a count, in the type of `like`."""
-        return self.Cast(value, to=self.dtype(like))
-
-    def reshape_like(self, value: ir.Value | None, like: ir.Value) -> ir.Value | None:
-        """Return `value` in the shape of `like`."""
-        if value is None or self.same_shape(value, like):
-            return value
-        return self.Reshape(value, self.shape(like), allowzero=self._allowzero(like))
-
-    def _allowzero(self, like: ir.Value) -> int | None:
-        # A dimension of size 0 in a computed shape means 0, not "copy this one from the input".
-        return None if infer.is_static(infer.dims(like)) and 0 not in infer.dims(like) else 1
-
-    def expand_like(self, value: ir.Value | None, like: ir.Value) -> ir.Value | None:
-        """Return `value` broadcast to the shape of `like`."""
-        if value is None or self.same_shape(value, like):
-            return value
-        return self.Expand(value, self.shape(like))
-
-    def crop_like(self, value: ir.Value, like: ir.Value, axes: list[int]) -> ir.Value:
-        """Return the first part of `value` along `axes`, as long as `like` is there."""
-        if self.same_shape(value, like):
-            return value
-        ends = self.Concat(*[self.dim(like, a) for a in axes], axis=0)
-        return self.Slice(value, [0] * len(axes), ends, axes)
-
-    def sum_to(self, value: ir.Value | None, like: ir.Value) -> ir.Value | None:
-        """Undo broadcasting: sum `value` over the axes along which `like` was repeated."""
-        if value is None or self.same_shape(value, like):
-            return value
-        wide, narrow = infer.dims(value), infer.dims(like)
-        if wide is None or narrow is None:
-            return self._sum_to_computed(value, like)
-        narrow = (1,) * (len(wide) - len(narrow)) + narrow
-        pairs = list(zip(wide, narrow, strict=True))
-        # Open: `like` may be 1 where `value` is not, and only the run knows.
-        if any(n is None or (isinstance(n, str) and w not in (1, n)) for w, n in pairs):
-            return self._sum_to_computed(value, like)
-        axes = [i for i, (w, n) in enumerate(pairs) if n == 1 and w != 1]
-        lead = len(wide) - len(infer.dims(like))
-        if axes == list(range(lead)):
-            return self.ReduceSum(value, axes, keepdims=0) if axes else value
-        return self.reshape_like(self.ReduceSum(value, axes, keepdims=1) if axes else value, like)
-
-    def _sum_to_computed(self, value: ir.Value, like: ir.Value) -> ir.Value:
-        wide, narrow = self.Shape(value), self.Shape(like)
-        lead = self.Sub(self.Shape(wide), self.Shape(narrow))
-        padded = self.Concat(self.full(lead, 1, ir.DataType.INT64), narrow, axis=0)
-        axes = self.Squeeze(self.NonZero(self.Not(self.Equal(padded, wide))), [0])
-        summed = self.ReduceSum(value, axes, keepdims=1, noop_with_empty_axes=1)
-        return self.Reshape(summed, narrow, allowzero=1)
-
     # ---- finishing ---------------------------------------------------------------------------
 
     def fresh(self, name: str) -> str:
-        """Return `name`, or `name_1`, `name_2`, … when the graph has it already; then it is taken."""
+        """Take a name: `name`, or `name_1`, `name_2`, … when the graph has it already."""
         candidate, n = name, 0
         while candidate in self._names:
             n += 1
@@ -321,7 +216,7 @@ class Builder:
             self.model.opset_imports.setdefault(MICROSOFT, 1)
         if self._replaced:
             for forward, value in self._replaced:
-                _take_over(self.graph, forward, value)
+                take_over(self.graph, forward, value)
             self.graph.sort()
 
     # ---- inner workings ----------------------------------------------------------------------
@@ -331,7 +226,9 @@ class Builder:
             return list(inputs)
         sig = signature(op_type, self.opset)
         types = sig.types if sig else ()
-        near = next((i for i, x in enumerate(inputs) if _typed(x) and not _is_mask(op_type, i)), None)
+        near = next(
+            (i for i, x in enumerate(inputs) if is_typed(x) and not is_mask(op_type, i)), None
+        )
 
         def convert(i: int, x: Any) -> ir.Value | None:
             if x is None or isinstance(x, ir.Value):
@@ -340,7 +237,9 @@ class Builder:
                 kind = types[min(i, len(types) - 1)] if types else "T"
                 if isinstance(x, float) or not types or kind == types[min(near, len(types) - 1)]:
                     return self.constant(np.array(x), self.dtype(inputs[near]))
-            return self.constant(np.asarray(x, np.int64) if isinstance(x, (int, list, tuple)) else x)
+            return self.constant(
+                np.asarray(x, np.int64) if isinstance(x, (int, list, tuple)) else x
+            )
 
         return [convert(i, x) for i, x in enumerate(inputs)]
 
@@ -349,7 +248,9 @@ class Builder:
         defaults = sig.attributes if sig else {}
         frozen = tuple(
             sorted(
-                (k, _freeze(v)) for k, v in attributes.items() if _freeze(v) != _freeze(defaults.get(k))
+                (k, freeze(v))
+                for k, v in attributes.items()
+                if freeze(v) != freeze(defaults.get(k))
             )
         )
         return (domain, op_type, tuple(map(id, inputs)), frozen, tuple(flags))
@@ -366,55 +267,3 @@ class Builder:
         flags = [bool(v.name) for v in node.outputs]
         key = self._key(node.domain, node.op_type, inputs, attributes, flags)
         self._made.setdefault(key, tuple(node.outputs))
-
-
-def _take_over(graph: ir.Graph, forward: ir.Value, value: ir.Value) -> None:
-    """Give the forward value's name, users and place among the outputs to `value`."""
-    name, shape, kind = forward.name, forward.shape, forward.type
-    ir.convenience.replace_all_uses_with(forward, value, replace_graph_outputs=True)
-    forward.name = f"{name}/unused"
-    value.name, value.shape, value.type = name, shape, kind
-    node = forward.producer()
-    if node.graph is not None and not any(
-        v.uses() or v.is_graph_output() for v in node.outputs
-    ):
-        graph.remove(node, safe=True)
-
-
-def _names(graph: ir.Graph) -> set[str]:
-    names = {v.name for v in graph.inputs} | set(graph.initializers)
-    for node in ir.traversal.RecursiveGraphIterator(graph):
-        names.add(node.name)
-        names.update(v.name for v in node.outputs)
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                inner = attribute.value
-                names.update(v.name for v in inner.inputs)
-                names.update(inner.initializers)
-    return names
-
-
-def _typed(x: Any) -> bool:
-    return isinstance(x, ir.Value) and x.dtype is not None
-
-
-def _is_mask(op_type: str, index: int) -> bool:
-    return op_type == "Where" and index == 0
-
-
-def _flags(outputs: Any) -> list[bool]:
-    """`outputs` is a count, or says which outputs are wanted (`need` of a rule)."""
-    if isinstance(outputs, int):
-        return [True] * outputs
-    return list(outputs.flags) if hasattr(outputs, "flags") else [bool(x) for x in outputs]
-
-
-def _freeze(value: Any) -> Any:
-    if isinstance(value, (list, tuple, range)):
-        return tuple(value)
-    if isinstance(value, np.ndarray):
-        return (str(value.dtype), value.shape, value.tobytes())
-    if hasattr(value, "numpy") and hasattr(value, "dtype"):
-        array = value.numpy()
-        return (str(value.dtype), array.shape, array.tobytes())
-    return value

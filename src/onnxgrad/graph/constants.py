@@ -66,7 +66,7 @@ class Constants:
 
 
 _NO = object()
-_PICK = "Identity Gather Concat Unsqueeze Squeeze Reshape Slice Transpose".split()
+_PICK = ["Identity", "Gather", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Slice", "Transpose"]
 
 
 def evaluate(op_type: str, arrays: list[Any], attributes: dict[str, Any]) -> np.ndarray | None:

@@ -165,11 +165,15 @@ def _every(inputs: Any) -> range:
 
 
 # Operator -> the inputs in which it is linear, so that a zero (None) there makes it zero.
+# fmt: off
 LINEAR = {
-    **dict.fromkeys("Add Sub Sum Mul MatMul".split(), _every),
-    **dict.fromkeys(
-        "Div Neg Identity Cast CastLike Reshape Expand Transpose Squeeze Unsqueeze ReduceSum "
-        "ReduceMean Slice Pad Split Gather GatherElements GatherND Tile Trilu Flatten".split(),
-        _first,
-    ),
+    **dict.fromkeys((
+        "Add", "Sub", "Sum", "Mul", "MatMul",
+    ), _every),
+    **dict.fromkeys((
+        "Div", "Neg", "Identity", "Cast", "CastLike", "Reshape", "Expand", "Transpose",
+        "Squeeze", "Unsqueeze", "ReduceSum", "ReduceMean", "Slice", "Pad", "Split", "Gather",
+        "GatherElements", "GatherND", "Tile", "Trilu", "Flatten",
+    ), _first),
 }
+# fmt: on

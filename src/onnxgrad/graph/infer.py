@@ -14,23 +14,32 @@ import onnx_ir as ir
 Dim = int | str | None
 Dims = tuple[Dim, ...]
 
-_BOOL = "Equal Greater GreaterOrEqual Less LessOrEqual Not And Or Xor IsNaN IsInf".split()
-_INT64 = "Shape Size NonZero ArgMax ArgMin".split()
-_SAME_SHAPE = (
-    "Abs Acos Acosh Asin Asinh Atan Atanh Cast CastLike Ceil Clip Cos Cosh CumSum Elu Erf Exp Floor "
-    "Identity IsInf IsNaN LeakyRelu Log LogSoftmax Neg Not Reciprocal Relu Round ScatterElements "
-    "ScatterND Sigmoid Sign Sin Sinh Softmax Softplus Sqrt Tan Tanh Trilu "
-    "ReluGrad SigmoidGrad TanhGrad LeakyReluGrad GeluGrad FastGeluGrad QuickGeluGrad "
-    "SoftmaxGrad SoftmaxGrad_13 LogSoftmaxGrad LogSoftmaxGrad_13"
-).split()
-_BROADCAST = (
-    "Add Sub Mul Div Pow Max Min Sum Mean Mod Where And Or Xor Equal Greater GreaterOrEqual "
-    "Less LessOrEqual"
-).split()
+# fmt: off
+_BOOL = {
+    "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "Xor",
+    "IsNaN", "IsInf",
+}
+_INT64 = {
+    "Shape", "Size", "NonZero", "ArgMax", "ArgMin",
+}
+_SAME_SHAPE = {
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cast", "CastLike", "Ceil",
+    "Clip", "Cos", "Cosh", "CumSum", "Elu", "Erf", "Exp", "Floor", "Identity", "IsInf", "IsNaN",
+    "LeakyRelu", "Log", "LogSoftmax", "Neg", "Not", "Reciprocal", "Relu", "Round",
+    "ScatterElements", "ScatterND", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus",
+    "Sqrt", "Tan", "Tanh", "Trilu", "ReluGrad", "SigmoidGrad", "TanhGrad", "LeakyReluGrad",
+    "GeluGrad", "FastGeluGrad", "QuickGeluGrad", "SoftmaxGrad", "SoftmaxGrad_13",
+    "LogSoftmaxGrad", "LogSoftmaxGrad_13",
+}
+_BROADCAST = {
+    "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "Mod", "Where", "And", "Or",
+    "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual",
+}
+# fmt: on
 
 
 def dims(value: ir.Value) -> Dims | None:
-    """Return the shape of a value as a tuple of int, str and None; None when its rank is unknown."""
+    """Return the shape of a value as a tuple of int, str and None; None for unknown rank."""
     shape = value.shape
     if shape is None:
         return None

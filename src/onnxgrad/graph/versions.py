@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onnxgrad.graph.shapes import ShapeUnknown
+
 if TYPE_CHECKING:
     from onnxgrad.graph.builder import Builder
 
@@ -19,8 +21,6 @@ def _reduce(op: Builder, op_type: str, inputs: list, attributes: dict, outputs: 
         return op.emit(op_type, inputs, attributes, outputs)
     known = op.ints(axes)
     if known is None:
-        from onnxgrad.graph.builder import ShapeUnknown
-
         raise ShapeUnknown(f"{op_type} with computed axes needs opset 18, the model has {op.opset}")
     return op.emit(op_type, inputs[:1], {**attributes, "axes": known}, outputs)
 
@@ -59,13 +59,13 @@ def _pad(op: Builder, op_type: str, inputs: list, attributes: dict, outputs: Any
     return op.emit(op_type, [inputs[0], pads, inputs[2]], attributes, outputs)
 
 
+# fmt: off
 OLDER = {
-    **dict.fromkeys(
-        "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
-        "ReduceProd ReduceSumSquare".split(),
-        _reduce,
-    ),
+    **dict.fromkeys((
+        "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+        "ReduceMin", "ReduceProd", "ReduceSumSquare",
+    ), _reduce),
     "Split": _split,
     "Pad": _pad,
 }
-
+# fmt: on

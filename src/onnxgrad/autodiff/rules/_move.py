@@ -2,7 +2,7 @@
 
 
 def place_along(op, updates, positions, size, axis, rank=None):
-    """Return zeros of `size` along `axis` with slice i of `updates` put at positions[i], each once."""
+    """Return zeros, `size` along `axis`, with slice i of `updates` at positions[i], each once."""
     return _scatter(op, updates, positions, size, axis, "none", rank)
 
 
@@ -14,7 +14,8 @@ def spread_along(op, updates, positions, size, axis, rank=None):
 def _scatter(op, updates, positions, size, axis, reduction, rank):
     rank = op.rank(updates) if rank is None else rank
     shape = [op.dim(updates, i) for i in range(rank)]
-    zeros = op.full(op.Concat(*shape[:axis], size, *shape[axis + 1 :], axis=0), 0, op.dtype(updates))
+    whole = op.Concat(*shape[:axis], size, *shape[axis + 1 :], axis=0)
+    zeros = op.full(whole, 0, op.dtype(updates))
     ones = [1] * rank
     ones[axis] = -1
     # ScatterElements, not ScatterND: onnxruntime adds in ScatterND from several threads at once,

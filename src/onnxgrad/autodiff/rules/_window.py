@@ -25,7 +25,7 @@ class Window:
         return list(range(2, 2 + len(self.kernel)))
 
     def reach(self, op, count: Any, i: int) -> Any:
-        """How far `count` windows reach along axis i: (count - 1)·stride + (kernel - 1)·dilation + 1."""
+        """How far windows reach on axis i: (count - 1)·stride + (kernel - 1)·dilation + 1."""
         steps = op.Mul(op.Sub(count, [1]), [self.strides[i]])
         return op.Add(op.Add(steps, op.Mul(op.Sub(self.kernel[i], [1]), [self.dilations[i]])), [1])
 
@@ -53,7 +53,7 @@ def window(op, X, Y, attrs, kernel) -> Window:
 
 
 def share_padding(op, w: Window, total, *, upper: bool) -> None:
-    """Halve the padding of one axis; the odd one goes to the end, with `upper`, or the beginning."""
+    """Halve the padding of one axis; an odd one goes to the end with `upper`, else before."""
     half = op.Div(total, [2])
     rest = op.Sub(total, half)
     w.begin.append(half if upper else rest)
@@ -86,8 +86,7 @@ def transposed_windows(op, dY, W, like, w: Window, group: int):
     lengths = [w.reach(op, op.dim(dY, axis), i) for i, axis in enumerate(w.axes)]
     # zeros to add after each axis (negative: to crop) = size + begin - length
     after = [
-        op.Sub(op.Add(op.dim(like, axis), w.begin[i]), lengths[i])
-        for i, axis in enumerate(w.axes)
+        op.Sub(op.Add(op.dim(like, axis), w.begin[i]), lengths[i]) for i, axis in enumerate(w.axes)
     ]
     known = [op.ints(v) for v in after]
     if w.explicit is not None and None not in known:

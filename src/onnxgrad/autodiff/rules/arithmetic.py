@@ -23,7 +23,8 @@ rule("Div", broadcast=True,
 
 rule("Sum", broadcast=True, data_0=lambda op, data_0, dsum: [dsum] * len(data_0))
 rule("Mean", broadcast=True,
-     data_0=lambda op, data_0, dmean: [op.Div(dmean, float(len(data_0)))] * len(data_0))  # fmt: skip
+     data_0=lambda op, data_0, dmean:
+         [op.Div(dmean, float(len(data_0)))] * len(data_0))  # fmt: skip
 
 rule("Neg", X=lambda op, dY: op.Neg(dY))
 rule("Abs", X=lambda op, X, dY: op.Mul(dY, op.Sign(X)))
@@ -39,7 +40,7 @@ def _square(op, x):
     return op.Mul(x, x)
 
 
-# 1 - y², 1 + y² and y² - 1 in the functions below
+# fmt: off
 rule("Sin",   input=lambda op, input, doutput:  op.Mul(doutput, op.Cos(input)))
 rule("Cos",   input=lambda op, input, doutput:  op.Neg(op.Mul(doutput, op.Sin(input))))
 rule("Tan",   input=lambda op, output, doutput: op.Mul(doutput, op.Add(_square(op, output), 1.0)))
@@ -55,6 +56,7 @@ rule("Asinh", input=lambda op, input, doutput:
 rule("Acosh", input=lambda op, input, doutput:
      op.Div(doutput, op.Sqrt(op.Sub(_square(op, input), 1.0))))  # fmt: skip
 rule("Atanh", input=lambda op, input, doutput: op.Div(doutput, op.Sub(1.0, _square(op, input))))
+# fmt: on
 
 
 def _power_base(op, X, Y, dZ):
@@ -84,11 +86,8 @@ rule("Pow", broadcast=True, X=_power_base, Y=_power_exponent)
 def _mod_divisor(op, A, B, dC, *, fmod):
     """C = A - B · n with n the quotient rounded down, towards zero with fmod."""
     quotient = op.Div(A, B)
-    if fmod:
-        whole = op.Mul(op.Sign(quotient), op.Floor(op.Abs(quotient)))
-    else:
-        whole = op.Floor(quotient)
-    return op.Neg(op.Mul(dC, whole))
+    towards_zero = op.Mul(op.Sign(quotient), op.Floor(op.Abs(quotient)))
+    return op.Neg(op.Mul(dC, towards_zero if fmod else op.Floor(quotient)))
 
 
 rule("Mod", broadcast=True, A=lambda op, dC: dC, B=_mod_divisor)

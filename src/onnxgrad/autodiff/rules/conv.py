@@ -74,7 +74,14 @@ def conv_transpose(op, X, W, Y, dY, *, attrs, need):
     w = _transposed_window(op, X, Y, W, attrs)
     dX = dW = dB = None
     if "X" in need:
-        dX = op.Conv(_padded(op, dY, w), W, strides=w.strides, dilations=w.dilations, pads=w.explicit, group=group)
+        dX = op.Conv(
+            _padded(op, dY, w),
+            W,
+            strides=w.strides,
+            dilations=w.dilations,
+            pads=w.explicit,
+            group=group,
+        )
         dX = op.crop_like(dX, X, w.axes)
     if "W" in need:
         dW = weight_gradient(op, dY, X, w, group, op.dim(W, 0), op.dim(W, 1))

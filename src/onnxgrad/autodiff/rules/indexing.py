@@ -38,7 +38,8 @@ def _depth(op, indices):
     shape = op.dims(indices)
     if shape is None or not isinstance(shape[-1], int):
         raise NoGradient(
-            "its indices have a length that only the run knows", "give the indices a known last axis"
+            "its indices have a length that only the run knows",
+            "give the indices a known last axis",
         )
     return shape[-1]
 

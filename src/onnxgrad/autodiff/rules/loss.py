@@ -14,7 +14,7 @@ def _log_probability_gradient(op, scores, labels, weights, dloss, reduction, ign
     if weights is not None:
         c = op.Gather(weights, labels if used is None else op.Where(used, labels, 0))
     if used is not None:
-        c = op.Where(used, 1.0 if c is None else c, 0.0) if c is not None else op.number(used, scores)
+        c = op.number(used, scores) if c is None else op.Where(used, c, 0.0)
     g = dloss if c is None else op.Mul(dloss, c)
     if reduction == "mean":
         total = op.number(op.Size(labels), scores) if c is None else op.ReduceSum(c, keepdims=0)

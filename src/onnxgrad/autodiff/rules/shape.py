@@ -33,7 +33,9 @@ def concat(op, inputs, dconcat_result, *, axis):
 @rule("Split", wrt="input")
 def split(op, outputs, doutputs, *, axis):
     """Join the cotangents of the parts; a part that nobody uses contributes zeros."""
-    parts = [op.full_like(y, 0) if dy is None else dy for y, dy in zip(outputs, doutputs)]
+    parts = [
+        op.full_like(y, 0) if dy is None else dy for y, dy in zip(outputs, doutputs, strict=True)
+    ]
     return op.Concat(*parts, axis=axis)
 
 
