@@ -95,7 +95,7 @@ def test_users_can_refuse_and_allow():
         (lambda: rule("Neg", X=lambda op, X: X), "the rule for Neg uses none of dY"),
         (lambda: rule("Elu", X=lambda op, dY, *, beta: dY),
          "the rule for Elu names the attribute 'beta', expected one of alpha, "
-         "or attrs, need, node, captured"),
+         "or attrs, need, node, forward, captured"),
         (lambda: rule("Nonsense", X=lambda op, dY: dY),
          "ONNX has no operator 'Nonsense'; give its inputs='...' and outputs='...'"),
         (lambda: no_gradient("Nonsense", because=""), "ONNX has no operator 'Nonsense'"),
@@ -139,6 +139,16 @@ def test_wrong_calls(call, text):
     with pytest.raises(ValueError) as error:  # noqa: PT011
         call()
     assert str(error.value) == text
+
+
+def test_a_malformed_node_is_named():
+    with pytest.raises(GradientError) as error:
+        vjp(net("y = Concat(x, x)"), wrt=["x"])
+    assert (
+        str(error.value)
+        .splitlines()[1]
+        .startswith("  the node that makes 'y' (Concat): its rule failed: TypeError: ")
+    )
 
 
 def test_a_cycle_is_refused():

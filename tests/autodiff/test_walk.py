@@ -240,6 +240,33 @@ def test_model_local_functions_are_inlined():
     assert out["x_grad"].tolist() == [2, 4]
 
 
+@pytest.mark.parametrize(
+    ("ratio", "mode", "scale"), [("", "", 1), ("r", "", 1), ("r", "t", 4), ("", "t", 2)]
+)
+def test_dropout(ratio, mode, scale):
+    text = f"""
+    <ir_version: 8, opset_import: ["" : 17]>
+    net (float[200] x) => (float[200] y) <float r = {{0.75}}, bool t = {{1}}>
+    {{ y = Dropout(x, {ratio or '""'}, {mode or '""'}) }}
+    """
+    g = vjp(parse(text), wrt=["x"])
+    out = run(g, x=np.full(200, 2.0), y_grad=np.ones(200))
+    np.testing.assert_allclose(out["y"], 2 * out["x_grad"])
+    assert set(out["x_grad"]) <= {0, scale}
+    assert len(g.graph.node[0].output) == (2 if mode else 1)  # no mask where nothing is dropped
+
+
+def test_statistics_of_half_precision_are_computed_in_float():
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    net (float16[N, 8] x, float16[8] s) => (float16[N, 8] y) { y = LayerNormalization(x, s) }
+    """
+    g = vjp(parse(text), wrt=["x", "s"], ops="standard")
+    onnx.checker.check_model(g, full_check=True)
+    casts = [n.attribute[0].i for n in g.graph.node if n.op_type == "Cast"]
+    assert sorted(casts) == [1, 1, 1, 10, 10]
+
+
 def test_a_deep_model_needs_no_recursion():
     nodes = [helper.make_node("Sin", [f"v{i}"], [f"v{i + 1}"]) for i in range(3000)]
     info = helper.make_tensor_value_info

@@ -33,6 +33,7 @@ def vjp(
     `parameters="inputs"` turns the initializers in `wrt` into graph inputs. `model` is a path,
     bytes, an `onnx.ModelProto` or an `onnx_ir.Model`, and is left unchanged.
 
+    >>> import onnx
     >>> model = onnx.parser.parse_model('''
     ...     <ir_version: 8, opset_import: ["" : 17]>
     ...     square (float[N] x) => (float[N] y) { y = Mul(x, x) }''')
@@ -57,6 +58,7 @@ def grad(
 
     As `vjp`, without cotangent inputs: the cotangent of `of` is 1.
 
+    >>> import onnx
     >>> model = onnx.parser.parse_model('''
     ...     <ir_version: 8, opset_import: ["" : 17]>
     ...     half_norm (float[3] x) => (float loss) <float[3] w = {1, 2, 3}>

@@ -47,6 +47,10 @@ class Walk:
                 except ShapeUnknown as unknown:
                     instead = "state the shapes and types of the model's inputs, or simplify it"
                     self.plan.problems.append(Problem(node, str(unknown), instead))
+                except Exception as error:  # a malformed node must not end in a traceback
+                    because = f"its rule failed: {type(error).__name__}: {error}"
+                    instead = "check the node with onnx.checker, or the rule when it is your own"
+                    self.plan.problems.append(Problem(node, because, instead, error))
 
     def _visit(self, node: ir.Node, cotangents: list[ir.Value | None]) -> None:
         opset_of = self.op.model.opset_imports
@@ -165,6 +169,8 @@ class Call:
             return need
         if name == "node":
             return self.node
+        if name == "forward":
+            return self._bind
         if name == "attrs":
             return {k: a.value for k, a in self.node.attributes.items()}
         if name == "captured":

@@ -26,6 +26,7 @@ class Problem:
     node: ir.Node
     because: str
     instead: str
+    cause: Exception | None = None
 
     def __str__(self) -> str:
         return f"  {describe(self.node)}: {self.because}\n    {self.instead}"
@@ -72,7 +73,10 @@ def refuse(plan: Plan, of: str) -> None:
     count = len(plan.problems)
     lines = "\n".join(str(p) for p in plan.problems)
     nodes = "1 node stands" if count == 1 else f"{count} nodes stand"
-    raise GradientError(f"the gradient of {of} cannot be built: {nodes} in the way\n{lines}")
+    cause = next((p.cause for p in plan.problems if p.cause is not None), None)
+    raise GradientError(
+        f"the gradient of {of} cannot be built: {nodes} in the way\n{lines}"
+    ) from cause
 
 
 def describe(node: ir.Node) -> str:

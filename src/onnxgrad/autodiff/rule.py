@@ -13,6 +13,7 @@ attributes (with the schema's default when a node does not set them), or one of
     attrs   every attribute that the node sets, ready for `op.SomeGrad(..., **attrs)`
     need    the inputs whose gradient is wanted: `"W" in need`, or `outputs=need`
     node    the forward node itself
+    forward an optional output that the node may leave out, when asked: `forward("mask")`
     captured  for operators with bodies: the outer values whose gradient is wanted; the formula
             returns a dict that may have them as keys
 
@@ -20,7 +21,7 @@ Every name is checked against the schemas when the rule is written, so a misspel
 import. An absent optional input and a zero cotangent are None. A name that stands for many values
 (Concat's `inputs`) is a list, and so is its gradient. An input that older versions have as an
 attribute (axes of ReduceMean) arrives as a constant, and an optional output that the node leaves
-out (the Indices of MaxPool) is added to it when a formula asks for it.
+out (the Indices of MaxPool) is added to it when a formula names it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from onnxgrad.graph import schemas
 from onnxgrad.graph.load import FLOOR
 from onnxgrad.graph.schemas import Signature
 
-_SPECIAL = ("attrs", "need", "node", "captured")
+_SPECIAL = ("attrs", "need", "node", "forward", "captured")
 
 
 class NoGradient(Exception):

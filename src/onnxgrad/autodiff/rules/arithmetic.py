@@ -131,14 +131,16 @@ rule("Clip", broadcast=True, input=_clip_input, min=_clip_min, max=_clip_max)
 
 
 @rule("Dropout", wrt="data", stop="ratio")
-def dropout(op, data, ratio, training_mode, output, mask, doutput):
+def dropout(op, data, ratio, training_mode, doutput, *, forward):
     """Training mode: what was kept was scaled by 1/(1 - ratio). Otherwise nothing happened."""
     training = op.array(training_mode)
     if training_mode is None or (training is not None and not training):
         return doutput
+    kept = op.Where(forward("mask"), doutput, 0.0)
     rate = op.array(ratio) if ratio is not None else 0.5
-    if rate is not None:
-        return op.Mul(op.Where(mask, doutput, 0.0), 1 / (1 - float(rate)))
-    # A ratio that only the run knows acts in training mode only, which the run may also choose.
-    rate = op.Where(training_mode, op.Cast(ratio, to=op.dtype(data)), 0.0)
-    return op.Div(op.Where(mask, doutput, 0.0), op.Sub(1.0, rate))
+    if rate is not None and training is not None:
+        return op.Mul(kept, 1 / (1 - float(rate)))
+    # The run chooses the mode, or the ratio, which acts in training mode only.
+    kind = op.dtype(data)
+    rate = op.constant(0.5, kind) if ratio is None else op.Cast(ratio, to=kind)
+    return op.Div(kept, op.Sub(1.0, op.Where(training_mode, rate, 0.0)))

@@ -4,7 +4,17 @@ With x̂ = (X - mean)·r, r = 1/√(var + ε) and g = dY·scale, a normalisation
 computes its own statistics has  dX = r · (g - mean(g) - x̂·mean(g·x̂)).
 """
 
+import onnx_ir as ir
+
 from onnxgrad.autodiff.rule import rule
+
+
+def _wide(op, *values):
+    """Half-precision values as float: sums over a row lose too much in half precision."""
+    half = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+    return tuple(
+        op.Cast(v, to=ir.DataType.FLOAT) if v is not None and v.dtype in half else v for v in values
+    )
 
 
 def _mean(op, x, axes):
@@ -41,6 +51,7 @@ def batch_normalization(
     """Inference mode: the statistics are inputs. Training mode: they are computed from X."""
     rank = op.rank(X)
     axes = [0, *range(2, rank)]
+    X, scale, input_mean, input_var, dY = _wide(op, X, scale, input_mean, input_var, dY)
     if training_mode:
         return _batch_training(
             op, X, scale, dY, drunning_mean, drunning_var, rank, axes, epsilon, momentum
@@ -84,6 +95,7 @@ def layer_normalization(op, X, Scale, B, dY, dMean, dInvStdDev, *, axis, epsilon
     """Over the axes from `axis` on. Mean and InvStdDev may have users of their own."""
     rank = op.rank(X)
     axes = list(range(axis % rank, rank))
+    X, Scale, dY = _wide(op, X, Scale, dY)
     x_hat, r = _normalized(op, X, axes, epsilon)
     dX = None
     if dY is not None and "X" in need:
@@ -102,6 +114,7 @@ def layer_normalization(op, X, Scale, B, dY, dMean, dInvStdDev, *, axis, epsilon
 
 def layer_gradient(op, X, Scale, dY, axes, epsilon):
     """The gradients of X and Scale, for operators that contain a LayerNormalization."""
+    X, Scale, dY = _wide(op, X, Scale, dY)
     x_hat, r = _normalized(op, X, axes, epsilon)
     dX = _centred_gradient(op, op.Mul(dY, Scale), x_hat, r, axes)
     return dX, op.sum_to(op.Mul(dY, x_hat), Scale)
@@ -116,6 +129,7 @@ def rms_normalization(op, X, scale, dY, *, axis, epsilon, need):
 
 def rms_gradient(op, X, scale, dY, axes, epsilon):
     """Shared with SimplifiedLayerNormalization, its older name."""
+    X, scale, dY = _wide(op, X, scale, dY)
     r = _inverse_deviation(op, _mean(op, op.Mul(X, X), axes), epsilon)
     x_hat = op.Mul(X, r)
     g = op.Mul(dY, scale)
@@ -128,6 +142,7 @@ def instance_normalization(op, input, scale, doutput, *, epsilon, need):
     """Each channel of each sample by itself: over the spatial axes."""
     rank = op.rank(input)
     axes = list(range(2, rank))
+    input, scale, doutput = _wide(op, input, scale, doutput)
     x_hat, r = _normalized(op, input, axes, epsilon)
     dX = None
     if "input" in need:
@@ -139,6 +154,7 @@ def instance_normalization(op, input, scale, doutput, *, epsilon, need):
 @rule("GroupNormalization", wrt="X scale bias")
 def group_normalization(op, X, scale, bias, dY, *, epsilon, num_groups, node, need):
     """X [N, C, …] viewed as [N, G, C/G·…]. Scale is per group in version 18, per channel in 21."""
+    X, scale, dY = _wide(op, X, scale, dY)
     groups = op.Concat([0], [num_groups], [-1], axis=0)
     g3 = op.Reshape(X, groups)
     x_hat3, r = _normalized(op, g3, [2], epsilon)
