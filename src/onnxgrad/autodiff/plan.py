@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnxgrad.autodiff import rule as registry
 from onnxgrad.autodiff.inline import body
-from onnxgrad.autodiff.rule import Refusal, Rule
+from onnxgrad.autodiff.rule import FUSED, REFUSED, STANDARD, Refusal, Rule, find
 from onnxgrad.errors import GradientError
 from onnxgrad.graph.schemas import Signature, signature
 
@@ -93,31 +92,39 @@ def is_float(value: ir.Value) -> bool:
 
 def captured(node: ir.Node) -> list[ir.Value]:
     """Return the outer values that the bodies of If, Loop or Scan read."""
-    bodies = [a.value for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
-    found: dict[ir.Value, None] = {}
-    for graph in bodies:
-        inside: set[ir.Value] = set(graph.inputs) | set(graph.initializers.values())
-        for inner in ir.traversal.RecursiveGraphIterator(graph):
+    bodies = _bodies(node)
+    inside: set[ir.Value] = set()
+    read: dict[ir.Value, None] = {}
+    while bodies:
+        graph = bodies.pop()
+        inside.update(graph.inputs, graph.initializers.values())
+        read.update(dict.fromkeys(graph.outputs))
+        for inner in graph:
             inside.update(inner.outputs)
-        for inner in ir.traversal.RecursiveGraphIterator(graph):
-            found.update((v, None) for v in inner.inputs if v is not None and v not in inside)
-        found.update((v, None) for v in graph.outputs if v not in inside)
-    return list(found)
+            read.update((v, None) for v in inner.inputs if v is not None)
+            bodies.extend(_bodies(inner))
+    return [v for v in read if v not in inside]
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    return [a.value for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
 
 
 def names_of(node: ir.Node, opset_of: dict[str, int], chosen: Rule | None) -> Signature | None:
     """Return the signature by which a node's inputs are named."""
     if chosen is not None and chosen.names is not None:
         return chosen.names
-    return signature(node.op_type, opset_of.get(node.domain, 1), node.domain)
+    own = signature(node.op_type, opset_of.get(node.domain, 1), node.domain)
+    # onnxruntime had LayerNormalization before ONNX did, and saves it in models of older opsets.
+    return own or signature(node.op_type, 1 << 20, node.domain)
 
 
 def choose(node: ir.Node, opset_of: dict[str, int], ops: str) -> list[Rule]:
     """Return the rules that apply to a node, the one to try first at the front."""
     sig = signature(node.op_type, opset_of.get(node.domain, 1), node.domain)
     version = sig.version if sig else opset_of.get(node.domain, 1)
-    standard = registry.find(registry.STANDARD, node.op_type, node.domain, version)
-    fused = registry.find(registry.FUSED, node.op_type, node.domain, version)
+    standard = find(STANDARD, node.op_type, node.domain, version)
+    fused = find(FUSED, node.op_type, node.domain, version)
     types = {v.dtype for v in (*node.inputs, *node.outputs) if v is not None and is_float(v)}
     use_fused = ops == "fused" and types.issubset(FUSED_TYPES)
     return [r for r in (fused if use_fused else None, standard) if r is not None]
@@ -125,7 +132,7 @@ def choose(node: ir.Node, opset_of: dict[str, int], ops: str) -> list[Rule]:
 
 def _stops(node: ir.Node, active: list[ir.Value], opset_of: dict[str, int]) -> bool:
     """Say whether no gradient passes: it is known to be zero, or inputs are declared `stop`."""
-    refusal = registry.REFUSED.get((node.domain, node.op_type))
+    refusal = REFUSED.get((node.domain, node.op_type))
     if refusal is not None:
         return refusal.zero
     rules = choose(node, opset_of, "standard") or choose(node, opset_of, "fused")
@@ -153,10 +160,10 @@ def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> Non
                     )
                 )
         return
-    refusal: Refusal | None = registry.REFUSED.get((node.domain, node.op_type))
+    refusal: Refusal | None = REFUSED.get((node.domain, node.op_type))
     if refusal is not None:
         plan.problems.append(Problem(node, refusal.because, refusal.instead))
-    elif ops == "standard" and (node.domain, node.op_type) in registry.FUSED:
+    elif ops == "standard" and (node.domain, node.op_type) in FUSED:
         plan.problems.append(
             Problem(node, "has a gradient by onnxgrad's own operators only", 'use ops="fused"')
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, ShapeInferencePass
+from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxgrad.graph.constants import TABLE, Constants
 
@@ -93,9 +93,18 @@ def _fold_integers(model: ir.Model) -> bool:
         new.const_value.name = new.name
         graph.register_initializer(new)
         ir.convenience.replace_all_uses_with(value, new)
-    if folded:
-        RemoveUnusedNodesPass()(model)
+    _remove_unused(graph, [value.producer() for value, _ in folded])
     return bool(folded)
+
+
+def _remove_unused(graph: ir.Graph, nodes: list[ir.Node]) -> None:
+    """Remove nodes that nothing uses any more, and what only they used. The rest stays."""
+    while nodes:
+        node = nodes.pop()
+        if node.graph is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
+            continue
+        nodes.extend(v.producer() for v in node.inputs if v is not None and v.producer())
+        graph.remove(node, safe=True)
 
 
 def _copy(model: Any) -> ir.Model:

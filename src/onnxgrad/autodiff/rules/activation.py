@@ -37,14 +37,12 @@ rule("PRelu", broadcast=True,
      X=lambda op, X, slope, dY: op.Where(op.Less(X, 0.0), op.Mul(dY, slope), dY),
      slope=lambda op, X, dY:    op.Where(op.Less(X, 0.0), op.Mul(dY, X), 0.0))  # fmt: skip
 
-# Y = alpha(e^X - 1) below zero, so the slope there is Y + alpha.
-rule("Elu", X=lambda op, X, Y, dY, *, alpha: _negative_part(op, X, dY, op.Add(Y, alpha)))
-# Y = gamma(alpha e^X - alpha): slope gamma above zero, Y + gamma·alpha below.
-rule("Selu", X=lambda op, X, Y, dY, *, alpha, gamma: op.Mul(
-    dY, op.Where(op.Greater(X, 0.0), gamma, op.Add(Y, alpha * gamma))))  # fmt: skip
-# Y = alpha(e^(X/alpha) - 1) below zero: slope e^(X/alpha) = Y/alpha + 1.
-rule("Celu", X=lambda op, X, Y, dY, *, alpha: _negative_part(
-    op, X, dY, op.Add(op.Div(Y, alpha), 1.0)))  # fmt: skip
+# Slopes below zero by e^X, not by Y + alpha: that cancels where X is far below zero.
+rule("Elu", X=lambda op, X, dY, *, alpha: _negative_part(op, X, dY, op.Mul(op.Exp(X), alpha)))
+rule("Selu", X=lambda op, X, dY, *, alpha, gamma: op.Mul(
+    dY, op.Where(op.Greater(X, 0.0), gamma, op.Mul(op.Exp(X), alpha * gamma))))  # fmt: skip
+rule("Celu", X=lambda op, X, dY, *, alpha: _negative_part(
+    op, X, dY, op.Exp(op.Div(X, alpha))))  # fmt: skip
 rule("ThresholdedRelu", X=lambda op, X, dY, *, alpha: op.Where(op.Greater(X, alpha), dY, 0.0))
 rule("Softplus", X=lambda op, X, dY: op.Mul(dY, op.Sigmoid(X)))
 
