@@ -41,6 +41,12 @@ TRANSPOSED = [
         ("output_padding", (1, 2, 4, 4), (2, 3, 3, 3),
          {"strides": [2, 3], "output_padding": [1, 2], "pads": [1, 1, 1, 1]}),
         ("dilations", (1, 2, 4, 4), (2, 3, 2, 3), {"dilations": [2, 1]}),
+        ("output_shape", (1, 2, 4, 4), (2, 3, 3, 3),
+         {"strides": [2, 2], "output_shape": [9, 8], **_FLOAT}),
+        ("SAME_UPPER", (1, 2, 4, 4), (2, 3, 3, 3),
+         {"strides": [2, 2], "auto_pad": "SAME_UPPER", **_FLOAT}),
+        ("SAME_LOWER", (1, 2, 4, 4), (2, 3, 3, 3),
+         {"strides": [2, 3], "auto_pad": "SAME_LOWER", **_FLOAT}),
         ("groups", (1, 4, 4, 4), (4, 3, 2, 2), {"group": 2, **_FLOAT}),
     ]
 ]  # fmt: skip
@@ -62,6 +68,11 @@ POOL = [
 ] + [
     Case("MaxPool", "dilations", X=distinct(1, 2, 7, 7), kernel_shape=[2, 3], dilations=[2, 2],
          opsets=_TWO),
+    Case("MaxPool", "column major", X=distinct(1, 2, 4, 6), kernel_shape=[2, 2], storage_order=1,
+         opsets=_TWO),
+    Case("AveragePool", "ceil_mode and count_include_pad", X=normal(1, 2, 6, 7),
+         kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 0, 1], ceil_mode=1, count_include_pad=1,
+         opsets=(19, 22)),
     Case("AveragePool", "count_include_pad", X=normal(1, 2, 6, 6), kernel_shape=[3, 3],
          pads=[1, 1, 1, 1], count_include_pad=1, strides=[2, 2], opsets=_TWO),
     Case("AveragePool", "dilations", X=normal(1, 2, 7, 7), kernel_shape=[2, 3], dilations=[2, 2],

@@ -121,6 +121,14 @@ def _slice(x, starts, ends, axes=None, steps=None):
     return x[tuple(index)]
 
 
+def _scatter(x, indices, updates, axis=0):
+    if x.ndim != 1:
+        raise ValueError("only vectors are scattered here")
+    result = x.copy()
+    result[indices] = updates
+    return result
+
+
 def _reshape(x, shape, allowzero=0):
     return x.reshape([x.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(shape)])
 
@@ -156,6 +164,7 @@ TABLE: dict[str, Callable[..., Any]] = {
         np.float32 if value is None else value.numpy().dtype,
     ),
     "Range": lambda start, limit, delta: np.arange(start, limit, delta, dtype=start.dtype),
+    "ScatterElements": _scatter,
     "Transpose": lambda x, perm=None: np.transpose(x, perm),
     "Expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
     "NonZero": lambda x: np.array(np.nonzero(x), np.int64),

@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
+from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 
 # The builder emits ScatterElements(reduction="add"), which is as old as this opset.
@@ -54,7 +55,7 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
 def infer(model: ir.Model) -> None:
     """Fill in the types and shapes that can be told, and fold the integers they tell."""
     _infer_shapes(model)
-    if _fold_integers(model):
+    if _fold_integers(model) | _complete(model):
         _infer_shapes(model)
 
 
@@ -69,6 +70,23 @@ def _infer_shapes(model: ir.Model) -> None:
     for value in model.graph.initializers.values():
         if value.const_value is not None:
             value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape)
+
+
+def _complete(model: ir.Model) -> bool:
+    """Add the ranks that ONNX leaves open and we can tell, such as that of a convolution."""
+    found = False
+    for node in model.graph:
+        value = node.outputs[0] if node.outputs and not node.domain else None
+        if value is None or value.shape is not None:
+            continue
+        try:
+            attributes = {k: a.value for k, a in node.attributes.items()}
+            _, shape = shapes.infer(node.op_type, node.inputs, attributes)
+        except (IndexError, KeyError, TypeError, ValueError):
+            continue  # a malformed node; the walk names it if it is in the way
+        if shape is not None:
+            value.shape, found = ir.Shape(shape), True
+    return found
 
 
 def _fold_integers(model: ir.Model) -> bool:

@@ -1,5 +1,7 @@
 """Operators that move elements without changing them. Each gradient moves them back."""
 
+from onnx_ir import DataType
+
 from onnxgrad.autodiff.rule import NoGradient, rule
 from onnxgrad.autodiff.rules._move import place_along, spread_along
 
@@ -42,37 +44,33 @@ def split(op, outputs, doutputs, *, axis):
 @rule("Slice", wrt="data")
 def slice_(op, data, starts, ends, axes, steps, output, doutput):
     """Put the cut back into zeros: by Pad for steps of 1, else by scattering along each axis."""
-    rank = op.rank(data)
-    known = op.ints(axes) if axes is not None else list(range(_length(op, starts, rank)))
-    if known is None:
-        raise NoGradient(
-            "slices along axes that only the run knows", "make the axes of the slice constant"
-        )
-    known = [a % rank for a in known]
+    if axes is None:
+        axes = op.range(op.Shape(starts))
     if steps is None or set(op.ints(steps) or [0]) == {1}:
-        return _pad_back(op, data, starts, output, doutput, known)
-    for i in reversed(range(len(known))):
+        return _pad_back(op, data, starts, output, doutput, axes)
+    if op.ints(axes) is None:
+        raise NoGradient(
+            "slices with steps along axes that only the run knows", "make the axes constant"
+        )
+    for i, axis in reversed(list(enumerate(a % op.rank(data) for a in op.ints(axes)))):
         one = [op.Slice(v, [i], [i + 1], [0]) for v in (starts, ends, steps)]
-        size = op.dim(data, known[i])
+        size = op.dim(data, axis)
         position = op.Slice(op.range(size), one[0], one[1], [0], one[2])
-        doutput = place_along(op, doutput, position, size, known[i])
+        doutput = place_along(op, doutput, position, size, axis)
     return doutput
-
-
-def _length(op, starts, rank):
-    shape = op.dims(starts)
-    return shape[0] if shape and isinstance(shape[0], int) else rank
 
 
 def _pad_back(op, data, starts, output, doutput, axes):
     """Zeros before: the start, counted from the front and kept inside. Zeros after: the rest."""
-    size = op.Concat(*[op.dim(data, a) for a in axes], axis=0)
-    cut = op.Concat(*[op.dim(output, a) for a in axes], axis=0)
-    starts = op.Cast(starts, to=op.dtype(size))
+    axes, starts = (op.Cast(v, to=DataType.INT64) for v in (axes, starts))
+    whole = op.Shape(data)
+    size = op.Gather(whole, axes)
     begin = op.Where(op.Less(starts, 0), op.Add(starts, size), starts)
     begin = op.Max(op.Min(begin, size), 0)
-    pads = op.Concat(begin, op.Sub(op.Sub(size, cut), begin), axis=0)
-    return op.Pad(doutput, pads, None, axes)
+    none = op.full(op.Shape(whole), 0, DataType.INT64)
+    before = op.ScatterElements(none, axes, begin)
+    after = op.Sub(op.Sub(whole, op.Shape(output)), before)
+    return op.Pad(doutput, op.Concat(before, after, axis=0))
 
 
 @rule("Tile", wrt="input")
