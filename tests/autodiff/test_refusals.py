@@ -141,6 +141,18 @@ def test_wrong_calls(call, text):
     assert str(error.value) == text
 
 
+def test_kernels_are_for_float_and_double():
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float16[S, N, 3] x, float16[1, 15, 3] w, float16[1, 15, 5] r)
+        => (float16[S, D, N, 5] y)
+        { y = GRU <hidden_size = 5> (x, w, r) }""")
+    with pytest.raises(GradientError, match=r"\(GRU\): has a gradient for float and double only"):
+        vjp(model, wrt=["w"])
+    with pytest.raises(GradientError, match=r"by onnxgrad's own operators only\n    use ops="):
+        vjp(model, wrt=["w"], ops="standard")
+
+
 def test_a_malformed_node_is_named():
     with pytest.raises(GradientError) as error:
         vjp(net("y = Concat(x, x)"), wrt=["x"])

@@ -63,6 +63,8 @@ CONTRIB = [
          gamma=normal(4), beta=normal(4, seed=1), bias=normal(4, seed=2), **_MS),
     Case("SkipSimplifiedLayerNormalization", "ordinary", input=normal(2, 3, 4),
          skip=normal(2, 3, 4, seed=1), gamma=normal(4), **_MS),
+    Case("SimplifiedLayerNormalization", "in ONNX's domain", X=normal(2, 3, 4), scale=normal(4),
+         axis=-1, epsilon=0.01, **{**_MS, "domain": ""}),
     Case("EmbedLayerNormalization", "ordinary", input_ids=_IDS, segment_ids=_IDS % 2,
          word_embedding=normal(4, 8), position_embedding=normal(3, 8),
          segment_embedding=normal(2, 8),

@@ -270,6 +270,17 @@ def test_statistics_of_half_precision_are_computed_in_float():
     assert sorted(casts) == [1, 1, 1, 10, 10]
 
 
+def test_gradients_are_cast_back():
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    net (float[2] x, double[2] d) => (double[2] y) { c = CastLike(x, d)  y = Mul(c, d) }
+    """
+    g = vjp(parse(text), wrt=["x", "d"], ops="standard")
+    onnx.checker.check_model(g, full_check=True)
+    kinds = [o.type.tensor_type.elem_type for o in g.graph.output]
+    assert kinds == [TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.DOUBLE]
+
+
 def test_a_deep_model_needs_no_recursion():
     nodes = [helper.make_node("Sin", [f"v{i}"], [f"v{i + 1}"]) for i in range(3000)]
     info = helper.make_tensor_value_info

@@ -167,6 +167,10 @@ def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> Non
         plan.problems.append(
             Problem(node, "has a gradient by onnxgrad's own operators only", 'use ops="fused"')
         )
+    elif (node.domain, node.op_type) in FUSED:
+        plan.problems.append(
+            Problem(node, "has a gradient for float and double only", "convert the model to float")
+        )
     elif body(node, opset_of.get(node.domain, 1)) is not None:
         plan.inline.append(node)
     else:
