@@ -14,6 +14,7 @@ from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
+from onnxgrad.graph.schemas import signature
 
 # The builder emits ScatterElements(reduction="add"), which is as old as this opset.
 FLOOR = 16
@@ -49,7 +50,10 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
         total += value.const_value.nbytes if value.const_value is not None else 0
     if total < INLINE_LIMIT:
         ir.external_data.load_to_model(model)
-    return ir.to_proto(model)
+    try:
+        return ir.to_proto(model)
+    except ir.serde.SerdeError as error:
+        raise ValueError(f"the model is malformed: {_root(error)}") from error
 
 
 def infer(model: ir.Model) -> None:
@@ -81,11 +85,12 @@ def _complete(model: ir.Model) -> bool:
             continue
         try:
             attributes = {k: a.value for k, a in node.attributes.items()}
-            _, shape = shapes.infer(node.op_type, node.inputs, attributes)
+            dtype, shape = shapes.infer(node.op_type, node.inputs, attributes)
         except (IndexError, KeyError, TypeError, ValueError):
             continue  # a malformed node; the walk names it if it is in the way
         if shape is not None:
             value.shape, found = ir.Shape(shape), True
+            value.dtype = value.dtype or dtype
     return found
 
 
@@ -128,9 +133,9 @@ def _remove_unused(graph: ir.Graph, nodes: list[ir.Node]) -> None:
 def _copy(model: Any) -> ir.Model:
     if isinstance(model, ir.Model):
         return model.clone()
-    if isinstance(model, onnx.ModelProto):
-        return ir.from_proto(model)
     try:
+        if isinstance(model, onnx.ModelProto):
+            return ir.from_proto(model)
         if isinstance(model, (bytes, bytearray, memoryview)):
             return ir.from_proto(onnx.load_model_from_string(bytes(model)))
         if isinstance(model, (str, os.PathLike)):
@@ -138,12 +143,21 @@ def _copy(model: Any) -> ir.Model:
     except FileNotFoundError:
         raise
     except Exception as error:
+        if isinstance(model, onnx.ModelProto):
+            raise ValueError(f"the model is malformed: {_root(error)}") from error
         source = f"file {os.fspath(model)!r}" if isinstance(model, (str, os.PathLike)) else "bytes"
-        raise ValueError(f"the {source} hold no ONNX model: {error}") from error
+        raise ValueError(f"the {source} hold no ONNX model: {_root(error)}") from error
     raise ValueError(
         f"model is a {type(model).__name__}, expected a path, bytes, "
         "an onnx.ModelProto or an onnx_ir.Model"
     )
+
+
+def _root(error: BaseException) -> BaseException:
+    """The innermost cause, which is where onnx-ir says what is wrong."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _check_graph(model: ir.Model) -> None:
@@ -151,6 +165,7 @@ def _check_graph(model: ir.Model) -> None:
     graph = model.graph
     inputs = set(graph.inputs)
     for node in graph:
+        _check_node(node, model.opset_imports.get(node.domain))
         for value in node.inputs:
             known = (
                 value is None
@@ -167,6 +182,24 @@ def _check_graph(model: ir.Model) -> None:
     for value in graph.outputs:
         if value.producer() is None and value not in inputs and value.const_value is None:
             raise ValueError(f"graph output {value.name!r} is made by no node of the graph")
+
+
+def _check_node(node: ir.Node, opset: int | None) -> None:
+    """A node of ONNX has as many inputs as its operator takes, and the attributes it must have."""
+    sig = None if opset is None else signature(node.op_type, opset, node.domain)
+    if sig is None:
+        return
+    who = f"node {(node.name or node.outputs[0].name)!r} ({node.op_type})"
+    least, most = sig.arity
+    if not least <= len(node.inputs) <= most:
+        expected = f"{least}" if least == most else f"{least} to {most}"
+        raise ValueError(f"{who} has {len(node.inputs)} inputs, expected {expected}")
+    for name, value in zip(sig.inputs[:least], node.inputs, strict=False):
+        if value is None and name not in sig.optional:
+            raise ValueError(f"{who} leaves out input {name!r}, which it must have")
+    for name in sig.required:
+        if name not in node.attributes:
+            raise ValueError(f"{who} lacks the attribute {name!r}, which it must have")
 
 
 def _raise_opset(model: ir.Model) -> ir.Model:

@@ -23,6 +23,8 @@ class Signature:
     optional: frozenset[str] = frozenset()
     variadic: frozenset[str] = frozenset()
     types: tuple[str, ...] = ()
+    arity: tuple[int, int] = (0, 1 << 30)
+    required: tuple[str, ...] = ()
 
     def input_name(self, index: int) -> str:
         """Return the name of input `index`; positions past a variadic input belong to it."""
@@ -53,6 +55,8 @@ def signature(op_type: str, opset: int, domain: str = "") -> Signature | None:
         optional=frozenset(f.name for f in formals if f.option == kind.Optional),
         variadic=frozenset(f.name for f in formals if f.option == kind.Variadic),
         types=tuple(f.type_str for f in schema.inputs),
+        arity=(schema.min_input, schema.max_input),
+        required=tuple(name for name, a in schema.attributes.items() if a.required),
     )
 
 
