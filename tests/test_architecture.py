@@ -38,6 +38,7 @@ MAY_IMPORT = {
 PUBLIC = {
     "ContractError", "GradientError", "OnnxGradError", "get_num_threads", "kernels", "library_path",
     "register", "session", "set_num_threads",
+    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported",
 }  # fmt: skip
 
 

@@ -209,9 +209,7 @@ Operator describe(const Op& op, DType t, DType i) {
   // Up to 1.23 an infer function and an absent middle input together crash the runtime.
   if (g_level >= 24 || !has_optional_input(op.contract()))
     o.infer = [](const ort::Descriptor* d, ort::InferContext* context) {
-      return guarded([&] {
-        infer_shapes(contract_of(d), context, [&](const TensorSpec& t) { return type_of(self(d), t); });
-      });
+      return guarded([&] { infer_shapes(contract_of(d), context); });
     };
   if (const InplaceFunction f = inplace_function(op.contract())) o.inplace = f, o.inplace_free = inplace_free;
   return o;

@@ -76,14 +76,28 @@ void set_output(const ort::InferContext* context, std::size_t index, ort::Elemen
   ort::ReleaseTypeShape::call(shape);
 }
 
+// The element type of an output, from a required input of the same type; undefined when there is none. The runtime
+// asks one descriptor of an operator for all of its types, so the descriptor's own types say nothing here.
+ort::ElementType find_type(const Contract& c, const ort::InferContext* context, const TensorSpec& output) {
+  for (std::size_t input = 0; input < c.inputs().size(); ++input) {
+    if (c.inputs()[input].optional || c.inputs()[input].type != output.type) continue;
+    ort::TypeShape* shape = nullptr;
+    must<ort::InferInput>(context, input, &shape);
+    ort::ElementType type = ort::kUndefined;
+    if (shape) must<ort::GetElementType>(static_cast<const ort::TypeShape*>(shape), &type);
+    return type;
+  }
+  return ort::kUndefined;
+}
+
 // Only required leading outputs: telling the shape of one that a node lacks ends the process up to 1.27.
-// `type_of` gives the element type of a spec.
-template <class F> void infer_shapes(const Contract& c, const ort::InferContext* context, F&& type_of) {
+void infer_shapes(const Contract& c, const ort::InferContext* context) {
   for (std::size_t i = 0; i < c.outputs().size() && !c.outputs()[i].optional; ++i) {
     KnownDims dims;
-    bool known = true;
+    const ort::ElementType type = find_type(c, context, c.outputs()[i]);
+    bool known = type != ort::kUndefined;
     for (const Axis& axis : c.outputs()[i].axes) known = known && find_axis(c, context, axis, dims);
-    if (known) set_output(context, i, type_of(c.outputs()[i]), dims);
+    if (known) set_output(context, i, type, dims);
   }
 }
 
