@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -15,9 +16,11 @@ def prepare(folder, threads):
         import onnxgrad
 
         onnxgrad.register(options)
-    line = json.load(open(f"{folder}/line.json"))
+    line = json.loads(Path(folder, "line.json").read_text())
     inputs = dict(np.load(f"{folder}/inputs.npz"))
-    session = onnxruntime.InferenceSession(f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"]
+    )
     first = session.run(line["outputs"], inputs)
     results = {n: np.ascontiguousarray(r) for n, r in zip(line["outputs"], first)}
     binding = session.io_binding()

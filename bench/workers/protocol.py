@@ -1,6 +1,6 @@
 """What every worker does: read one JSON request per line, answer with one JSON line.
 
-{"prepare": folder, "threads": n}  loads folder/{model.onnx, inputs.npz, line.json}; answers {"ok": true} or {"error": …}
+{"prepare": folder, "threads": n}  loads model.onnx, inputs.npz and line.json; answers {"ok": true} or {"error": …}
 {"time": seconds}                  runs the prepared call for about that long; answers {"times": [seconds, …]}
 {"result": path}                   saves the outputs of one call as .npz, to be compared
 """

@@ -1,6 +1,7 @@
 """PyTorch: the expression of the benchmark's line."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from protocol import serve
 def prepare(folder, threads):
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
-    line = json.load(open(f"{folder}/line.json"))
+    line = json.loads(Path(folder, "line.json").read_text())
     if line["torch"] is None:
         raise LookupError("PyTorch has no such operator")
     arrays = dict(np.load(f"{folder}/inputs.npz"))
