@@ -26,6 +26,22 @@ namespace onnxgrad {
 // What a call may take beyond its outputs, whatever the shapes.
 constexpr Dim kWorkspaceBytes = Dim(64) << 20;
 
+// Divides one block of memory into aligned arrays. From nullptr it only counts: `bytes()` is what to reserve.
+class Carver {
+ public:
+  explicit Carver(char* memory) : memory_(memory) {}
+  template <class T> T* take(Dim count) {
+    T* array = memory_ ? reinterpret_cast<T*>(memory_ + used_) : nullptr;
+    used_ += (count * Dim(sizeof(T)) + 63) / 64 * 64;
+    return array;
+  }
+  Dim bytes() const { return used_; }
+
+ private:
+  char* memory_;
+  Dim used_ = 0;
+};
+
 class Workspace {
  public:
   static constexpr int kMaxScratch = 64;

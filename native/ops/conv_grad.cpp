@@ -1,3 +1,7 @@
+#include <optional>
+
+#include "ops/conv_grad_direct_dw.h"
+#include "ops/conv_grad_direct_dx.h"
 #include "ops/conv_grad_plain.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
@@ -28,9 +32,15 @@ const Contract& conv_grad_contract() {
 template <class T> void conv_grad(Call& call) {
   const ConvShape s = prepare_conv(call);
   const Span<const T> dy = call.input<T>("dY"), x = call.input<T>("X"), w = call.input<T>("W");
+  std::optional<DirectDx<T>> direct_dx;
+  std::optional<DirectDw<T>> direct_dw;
+  if (s.rank() <= 3) {
+    direct_dx.emplace(s), direct_dw.emplace(s);
+    Workspace::acquire(call, larger(direct_dx->bytes(), direct_dw->bytes()));
+  }
   const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"), dbias = call.output<T>("dBias");
-  if (call.wants("dX")) plain_dx<T>(call, s, dy, w, dx);
-  if (call.wants("dW")) plain_dw<T>(call, s, dy, x, dw);
+  if (call.wants("dX")) direct_dx ? direct_dx->run(call, dy, w, dx) : plain_dx<T>(call, s, dy, w, dx);
+  if (call.wants("dW")) direct_dw ? direct_dw->run(call, dy, x, dw) : plain_dw<T>(call, s, dy, x, dw);
   if (call.wants("dBias")) conv_dbias<T>(call, s, dy, dbias);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(conv_grad)
