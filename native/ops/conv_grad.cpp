@@ -1,8 +1,10 @@
-#include <optional>
+#include <memory>
 
 #include "ops/conv_grad_direct_dw.h"
 #include "ops/conv_grad_direct_dx.h"
 #include "ops/conv_grad_plain.h"
+#include "ops/conv_grad_winograd_dw.h"
+#include "ops/conv_grad_winograd_dx.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
@@ -29,18 +31,49 @@ const Contract& conv_grad_contract() {
   return c;
 }
 
+// ---- which algorithm; by the shape alone, so that every machine and number of threads does the same
+
+namespace {
+
+bool empty(const ConvShape& s) {
+  return s.images == 0 || s.channels == 0 || s.filters == 0 || s.in_size() == 0 || s.out_size() == 0;
+}
+
+// 3×3, stride 1, dilation 1, one group, and enough channels to pay for the transforms.
+bool suits_winograd(const ConvShape& s) {
+  if (s.rank() != 2 || s.groups != 1 || s.channels < 16 || s.filters < 16) return false;
+  for (int a = 0; a < 2; ++a)
+    if (s.kernel[a] != 3 || s.stride[a] != 1 || s.dilation[a] != 1) return false;
+  return s.channels * s.filters <= 512 * 512;
+}
+
+template <class T> std::unique_ptr<Gradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile) {
+  if (s.rank() > 3 || empty(s)) return std::make_unique<PlainDx<T>>(s);
+  if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDx<T, 2>>(s);
+  if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDx<T, 4>>(s);
+  return std::make_unique<DirectDx<T>>(s);
+}
+
+template <class T> std::unique_ptr<Gradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile) {
+  if (s.rank() > 3 || empty(s)) return std::make_unique<PlainDw<T>>(s);
+  if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDw<T, 2>>(s);
+  if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDw<T, 4>>(s);
+  return std::make_unique<DirectDw<T>>(s);
+}
+
+}  // namespace
+
 template <class T> void conv_grad(Call& call) {
   const ConvShape s = prepare_conv(call);
+  const std::int64_t tile = call.integer("winograd_tile");
+  const auto find_dx = call.wants("dX") ? choose_dx<T>(s, tile) : nullptr;
+  const auto find_dw = call.wants("dW") ? choose_dw<T>(s, tile) : nullptr;
+  Workspace::acquire(call, larger(find_dx ? find_dx->bytes() : 0, find_dw ? find_dw->bytes() : 0));
+
   const Span<const T> dy = call.input<T>("dY"), x = call.input<T>("X"), w = call.input<T>("W");
-  std::optional<DirectDx<T>> direct_dx;
-  std::optional<DirectDw<T>> direct_dw;
-  if (s.rank() <= 3) {
-    direct_dx.emplace(s), direct_dw.emplace(s);
-    Workspace::acquire(call, larger(direct_dx->bytes(), direct_dw->bytes()));
-  }
   const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"), dbias = call.output<T>("dBias");
-  if (call.wants("dX")) direct_dx ? direct_dx->run(call, dy, w, dx) : plain_dx<T>(call, s, dy, w, dx);
-  if (call.wants("dW")) direct_dw ? direct_dw->run(call, dy, x, dw) : plain_dw<T>(call, s, dy, x, dw);
+  if (find_dx) find_dx->run(call, dy, w, dx);
+  if (find_dw) find_dw->run(call, dy, x, dw);
   if (call.wants("dBias")) conv_dbias<T>(call, s, dy, dbias);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(conv_grad)

@@ -16,6 +16,14 @@ inline Dim clamp(Dim x, Dim low, Dim high) { return smaller(larger(x, low), high
 // Pieces of nearly equal size instead of full ones and a small rest.
 inline Dim even_piece(Dim total, Dim most) { return total <= 0 ? 1 : ceil_div(total, ceil_div(total, larger(most, 1))); }
 
+// One algorithm for dX (`other` is W) or for dW (`other` is X), planned for one shape.
+template <class T> class Gradient {
+ public:
+  virtual ~Gradient() = default;
+  virtual Dim bytes() const = 0;  // of working memory
+  virtual void run(Call& call, Span<const T> dy, Span<const T> other, Span<T> result) = 0;
+};
+
 // A box of a three-dimensional grid in consecutive images.
 struct Block {
   Dim image, images, at[3], size[3];

@@ -11,7 +11,7 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-template <class T> class DirectDw {
+template <class T> class DirectDw : public Gradient<T> {
  public:
   explicit DirectDw(const ConvShape& s)
       : s_(s), g_(s), rows_(s.channels * s.taps()), row_piece_(even_piece(rows_, kMostRows)),
@@ -26,9 +26,9 @@ template <class T> class DirectDw {
     Task(*this, counter);
     scratch_ = space_.scratch<char>(counter.bytes(), others * parts_);
   }
-  Dim bytes() const { return space_.bytes(); }
+  Dim bytes() const override { return space_.bytes(); }
 
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw) {
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw) override {
     space_.open();
     dy_ = dy, x_ = x, dw_ = dw;
     call.parallel_for(s_.groups * row_groups_ * panel_groups_ * parts_, [&](Dim index) {

@@ -68,7 +68,7 @@ inline std::vector<Phase> phases_of(const Geometry& g) {
   return phases;
 }
 
-template <class T> class DirectDx {
+template <class T> class DirectDx : public Gradient<T> {
  public:
   explicit DirectDx(const ConvShape& s) : s_(s), g_(s), phases_(phases_of(g_)) {
     panels_ = panel_count<T>(s.channels);
@@ -90,9 +90,9 @@ template <class T> class DirectDx {
     weights_ = space_.shared<T>(shared_weights_ ? s.groups * group_weights_ : 0);
     scratch_ = space_.scratch<char>(scratch, tasks_);
   }
-  Dim bytes() const { return space_.bytes(); }
+  Dim bytes() const override { return space_.bytes(); }
 
-  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) {
+  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
     space_.open();
     dy_ = dy, w_ = w, dx_ = dx;
     if (shared_weights_) pack_all_weights(call);

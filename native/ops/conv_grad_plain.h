@@ -1,7 +1,7 @@
 // The gradients of a convolution from their definition, for any rank, without working memory. Slow, and kept as the
 // version that one can read; also what is left when no faster algorithm takes a shape.
 #pragma once
-#include "ops/conv_grad_shape.h"
+#include "ops/conv_grad_blocks.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
@@ -45,8 +45,7 @@ inline Dim input_of(const ConvShape& s, const Shape& o, const Shape& k) {
 }  // namespace detail
 
 // dX[n, c, i] = Σ_{m, k} dY[n, m, o(i, k)] · W[m, c, k], over the taps k that connect i with an output o.
-template <class T>
-void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w, Span<T> dx) {
+template <class T> void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w, Span<T> dx) {
   const Dim in = s.in_size(), out = s.out_size(), taps = s.taps();
   call.parallel_for(in ? s.images * s.groups * s.channels : 0, [&](Dim plane) {
     const Dim c = plane % s.channels, g = plane / s.channels % s.groups, n = plane / s.channels / s.groups;
@@ -69,8 +68,7 @@ void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w,
 }
 
 // dW[m, c, k] = Σ_{n, o} dY[n, m, o] · X[n, c, i(o, k)], over the outputs o that read an input i through tap k.
-template <class T>
-void plain_dw(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> x, Span<T> dw) {
+template <class T> void plain_dw(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> x, Span<T> dw) {
   const Dim in = s.in_size(), out = s.out_size(), taps = s.taps();
   call.parallel_for(s.groups * s.filters * s.channels, [&](Dim pair) {
     const Dim c = pair % s.channels, filter = pair / s.channels, g = filter / s.filters;
@@ -89,6 +87,26 @@ void plain_dw(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> x,
     } while (detail::next_index(k, s.kernel));
   });
 }
+
+template <class T> class PlainDx : public Gradient<T> {
+ public:
+  explicit PlainDx(const ConvShape& s) : s_(s) {}
+  Dim bytes() const override { return 0; }
+  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override { plain_dx<T>(call, s_, dy, w, dx); }
+
+ private:
+  const ConvShape& s_;
+};
+
+template <class T> class PlainDw : public Gradient<T> {
+ public:
+  explicit PlainDw(const ConvShape& s) : s_(s) {}
+  Dim bytes() const override { return 0; }
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw) override { plain_dw<T>(call, s_, dy, x, dw); }
+
+ private:
+  const ConvShape& s_;
+};
 
 // Σ of `count` numbers: blocks in the working type, their sums in double.
 template <class T> double plane_sum(const T* from, Dim count) {
