@@ -3,6 +3,7 @@
 #include "ops/conv_grad_direct_dw.h"
 #include "ops/conv_grad_direct_dx.h"
 #include "ops/conv_grad_plain.h"
+#include "ops/conv_grad_pointwise.h"
 #include "ops/conv_grad_winograd_dw.h"
 #include "ops/conv_grad_winograd_dx.h"
 
@@ -47,15 +48,24 @@ bool suits_winograd(const ConvShape& s) {
   return s.channels * s.filters <= 512 * 512;
 }
 
-template <class T> std::unique_ptr<Gradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile) {
+// 1×1 and nothing else: the pixels of X and Y correspond. Narrow groups fill no tile.
+bool is_pointwise(const ConvShape& s) {
+  for (int a = 0; a < s.rank(); ++a)
+    if (s.kernel[a] != 1 || s.stride[a] != 1 || s.pad[a] != 0 || s.in[a] != s.out[a]) return false;
+  return true;
+}
+
+template <class T> std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile) {
   if (s.rank() > 3 || empty(s)) return std::make_unique<PlainDx<T>>(s);
+  if (is_pointwise(s)) return std::make_unique<PointwiseDx<T>>(s);
   if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDx<T, 2>>(s);
   if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDx<T, 4>>(s);
   return std::make_unique<DirectDx<T>>(s);
 }
 
-template <class T> std::unique_ptr<Gradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile) {
+template <class T> std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile) {
   if (s.rank() > 3 || empty(s)) return std::make_unique<PlainDw<T>>(s);
+  if (is_pointwise(s)) return std::make_unique<PointwiseDw<T>>(s);
   if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDw<T, 2>>(s);
   if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDw<T, 4>>(s);
   return std::make_unique<DirectDw<T>>(s);
@@ -73,8 +83,8 @@ template <class T> void conv_grad(Call& call) {
   const Span<const T> dy = call.input<T>("dY"), x = call.input<T>("X"), w = call.input<T>("W");
   const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"), dbias = call.output<T>("dBias");
   if (find_dx) find_dx->run(call, dy, w, dx);
-  if (find_dw) find_dw->run(call, dy, x, dw);
-  if (call.wants("dBias")) conv_dbias<T>(call, s, dy, dbias);
+  if (find_dw) find_dw->run(call, dy, x, dw, dbias);
+  if (dbias && !(find_dw && find_dw->gives_dbias())) conv_dbias<T>(call, s, dy, dbias);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(conv_grad)
 

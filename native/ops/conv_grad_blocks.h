@@ -16,13 +16,46 @@ inline Dim clamp(Dim x, Dim low, Dim high) { return smaller(larger(x, low), high
 // Pieces of nearly equal size instead of full ones and a small rest.
 inline Dim even_piece(Dim total, Dim most) { return total <= 0 ? 1 : ceil_div(total, ceil_div(total, larger(most, 1))); }
 
-// One algorithm for dX (`other` is W) or for dW (`other` is X), planned for one shape.
-template <class T> class Gradient {
+// One algorithm for dX, planned for one shape.
+template <class T> class InputGradient {
  public:
-  virtual ~Gradient() = default;
+  virtual ~InputGradient() = default;
   virtual Dim bytes() const = 0;  // of working memory
-  virtual void run(Call& call, Span<const T> dy, Span<const T> other, Span<T> result) = 0;
+  virtual void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) = 0;
 };
+
+// One algorithm for dW, planned for one shape. Some sum dY for dBias on the way, which saves reading it once more.
+template <class T> class FilterGradient {
+ public:
+  virtual ~FilterGradient() = default;
+  virtual Dim bytes() const = 0;
+  virtual bool gives_dbias() const { return false; }
+  virtual void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) = 0;
+};
+
+// out[i] = Σ_part partial[part][i], added in order.
+template <class P, class T> void add_parts(Call& call, const P* partial, Dim parts, Span<T> out) {
+  call.parallel_ranges(out.size(), 16384, [&](Dim begin, Dim end) {
+    for (Dim i = begin; i < end; ++i) {
+      P sum = partial[i];
+      for (Dim part = 1; part < parts; ++part) sum += partial[part * out.size() + i];
+      out[i] = T(sum);
+    }
+  });
+}
+
+// sums[j] += Σ_k B[k][j] for a packed B[depth][columns] of at most a few hundred rows.
+template <class T> void add_column_sums(const T* packed, Dim depth, Dim columns, double* sums) {
+  for (Dim first = 0; first < columns; first += lanes<T>) {
+    const T* from = packed + first / kPanel<T> * depth * kPanel<T> + first % kPanel<T>;
+    Vec<T> even{}, odd{};
+    for (Dim k = 0; k + 1 < depth; k += 2) even += load<T>(from + k * kPanel<T>), odd += load<T>(from + (k + 1) * kPanel<T>);
+    if (depth % 2) even += load<T>(from + (depth - 1) * kPanel<T>);
+    T total[lanes<T>];
+    store<T>(total, even + odd);
+    for (Dim j = 0; j < lanes<T> && first + j < columns; ++j) sums[first + j] += double(total[j]);
+  }
+}
 
 // A box of a three-dimensional grid in consecutive images.
 struct Block {

@@ -3,7 +3,7 @@
 //   dW[m][(c, tap)] = Σ_pixel A[(c, tap)][pixel] · B[pixel][m],   A = X[c][pixel·stride + tap·dilation − pad],  B = dYᵀ
 //
 // A is read in place from a copy of X with zero borders. The sum over pixels is cut into parts by the shape alone;
-// their results are added in order.
+// their results are added in order. dBias sums the packed dY.
 #pragma once
 #include <vector>
 
@@ -11,7 +11,7 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-template <class T> class DirectDw : public Gradient<T> {
+template <class T> class DirectDw : public FilterGradient<T> {
  public:
   explicit DirectDw(const ConvShape& s)
       : s_(s), g_(s), rows_(s.channels * s.taps()), row_piece_(even_piece(rows_, kMostRows)),
@@ -22,15 +22,17 @@ template <class T> class DirectDw : public Gradient<T> {
     const Dim fitting = kPartialBytes / larger(size * Dim(sizeof(T)), 1);
     parts_ = clamp(ceil_div(kTasks, larger(others, 1)), 1, larger(smaller(blocks_.count() / 2, fitting), 1));
     partial_ = space_.shared<T>(parts_ > 1 ? parts_ * size : 0);
+    partial_dbias_ = space_.shared<double>(parts_ * s.groups * s.filters);
     Carver counter(nullptr);
     Task(*this, counter);
     scratch_ = space_.scratch<char>(counter.bytes(), others * parts_);
   }
   Dim bytes() const override { return space_.bytes(); }
+  bool gives_dbias() const override { return true; }
 
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw) override {
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) override {
     space_.open();
-    dy_ = dy, x_ = x, dw_ = dw;
+    dy_ = dy, x_ = x, dw_ = dw, wants_dbias_ = bool(dbias);
     call.parallel_for(s_.groups * row_groups_ * panel_groups_ * parts_, [&](Dim index) {
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
@@ -39,7 +41,8 @@ template <class T> class DirectDw : public Gradient<T> {
       const Dim rest = index / row_groups_ / panel_groups_;
       task.run(rest / parts_, rest % parts_, rows * row_piece_, panels * panel_piece_);
     });
-    if (parts_ > 1) add_parts(call);
+    if (parts_ > 1) add_parts(call, space_[partial_].data(), parts_, dw);
+    if (wants_dbias_) add_parts(call, space_[partial_dbias_].data(), parts_, dbias);
   }
 
  private:
@@ -71,6 +74,9 @@ template <class T> class DirectDw : public Gradient<T> {
       const Dim rows = smaller(all_.row_piece_, all_.rows_ - row), panels = smaller(all_.panel_piece_, all_.panels_ - panel);
       const Dim filters = smaller(panels * kPanel<T>, all_.s_.filters - panel * kPanel<T>);
       const Dim begin = all_.blocks_.count() * part / all_.parts_, end = all_.blocks_.count() * (part + 1) / all_.parts_;
+      double* dbias = all_.space_[all_.partial_dbias_].data() + (part * all_.s_.groups + group) * all_.s_.filters + panel * kPanel<T>;
+      const bool sums_dy = all_.wants_dbias_ && row == 0;
+      if (sums_dy) std::fill(dbias, dbias + filters, 0.0);
       if (begin == end) std::fill(sums_, sums_ + rows * pitch_, T(0));
       set_rows(row, rows);
       for (Dim b = begin; b < end; ++b) {
@@ -78,6 +84,7 @@ template <class T> class DirectDw : public Gradient<T> {
         set_offsets(block);
         copy_x(group, block, row, rows);
         pack_dy(group, block, panel, filters);
+        if (sums_dy) add_column_sums(dy_, block.pixels(), filters, dbias);
         const Part all_of_it{0, rows, 0, panels};
         const Gathered<T> a{rows_, offsets_};
         if (b == begin)
@@ -151,28 +158,17 @@ template <class T> class DirectDw : public Gradient<T> {
     T *sums_, *x_, *dy_;
   };
 
-  void add_parts(Call& call) {
-    const Dim size = dw_.size();
-    const T* partial = space_[partial_].data();
-    call.parallel_ranges(size, 16384, [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; i += lanes<T>) {
-        const Dim count = smaller(lanes<T>, end - i);
-        Vec<T> sum = load_some<T>(partial + i, count);
-        for (Dim part = 1; part < parts_; ++part) sum += load_some<T>(partial + part * size + i, count);
-        store_some<T>(dw_.data() + i, sum, count);
-      }
-    });
-  }
-
   const ConvShape& s_;
   Geometry g_;
   Dim rows_, row_piece_, row_groups_, panels_, panel_piece_, panel_groups_, parts_ = 1;
   Blocks blocks_;
   Workspace space_;
   Workspace::Shared<T> partial_{};
+  Workspace::Shared<double> partial_dbias_{};
   Workspace::Scratch<char> scratch_{};
   Span<const T> dy_, x_;
   Span<T> dw_;
+  bool wants_dbias_ = false;
 };
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -68,7 +68,7 @@ inline std::vector<Phase> phases_of(const Geometry& g) {
   return phases;
 }
 
-template <class T> class DirectDx : public Gradient<T> {
+template <class T> class DirectDx : public InputGradient<T> {
  public:
   explicit DirectDx(const ConvShape& s) : s_(s), g_(s), phases_(phases_of(g_)) {
     panels_ = panel_count<T>(s.channels);

@@ -88,7 +88,7 @@ template <class T> void plain_dw(Call& call, const ConvShape& s, Span<const T> d
   });
 }
 
-template <class T> class PlainDx : public Gradient<T> {
+template <class T> class PlainDx : public InputGradient<T> {
  public:
   explicit PlainDx(const ConvShape& s) : s_(s) {}
   Dim bytes() const override { return 0; }
@@ -98,11 +98,11 @@ template <class T> class PlainDx : public Gradient<T> {
   const ConvShape& s_;
 };
 
-template <class T> class PlainDw : public Gradient<T> {
+template <class T> class PlainDw : public FilterGradient<T> {
  public:
   explicit PlainDw(const ConvShape& s) : s_(s) {}
   Dim bytes() const override { return 0; }
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw) override { plain_dw<T>(call, s_, dy, x, dw); }
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T>) override { plain_dw<T>(call, s_, dy, x, dw); }
 
  private:
   const ConvShape& s_;

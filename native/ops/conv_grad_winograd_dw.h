@@ -7,7 +7,7 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-template <class T, int m> class WinogradDw : public Gradient<T> {
+template <class T, int m> class WinogradDw : public FilterGradient<T> {
  public:
   explicit WinogradDw(const ConvShape& s)
       : s_(s), panels_(panel_count<T>(s.channels)), dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
@@ -25,7 +25,7 @@ template <class T, int m> class WinogradDw : public Gradient<T> {
   }
   Dim bytes() const override { return space_.bytes(); }
 
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw) override {
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T>) override {
     space_.open();
     dy_ = dy, x_ = x, dw_ = dw;
     for (Dim first = 0; first < blocks_.count(); first += blocks_together_) {

@@ -8,7 +8,7 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-template <class T, int m> class WinogradDx : public Gradient<T> {
+template <class T, int m> class WinogradDx : public InputGradient<T> {
  public:
   explicit WinogradDx(const ConvShape& s)
       : s_(s), panels_(panel_count<T>(s.channels)), dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
