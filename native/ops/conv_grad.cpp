@@ -2,6 +2,7 @@
 
 #include "ops/conv_grad_direct_dw.h"
 #include "ops/conv_grad_direct_dx.h"
+#include "ops/conv_grad_few_channels_dx.h"
 #include "ops/conv_grad_plain.h"
 #include "ops/conv_grad_pointwise.h"
 #include "ops/conv_grad_winograd_dw.h"
@@ -60,6 +61,7 @@ template <class T> std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& 
   if (is_pointwise(s)) return std::make_unique<PointwiseDx<T>>(s);
   if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDx<T, 2>>(s);
   if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDx<T, 4>>(s);
+  if (s.channels <= kFewChannels) return std::make_unique<FewChannelsDx<T>>(s);
   return std::make_unique<DirectDx<T>>(s);
 }
 

@@ -61,12 +61,26 @@ template <class T> class PointwiseDx : public InputGradient<T> {
     }
   }
 
-  void pack_dy(Dim group, Dim panel, Dim m, Dim count, T* out) const {
-    const Dim columns = smaller(kPanel<T>, s_.images * plane_ - panel * kPanel<T>);
-    if (columns < kPanel<T>) std::fill(out, out + count * kPanel<T>, T(0));
+  // Rows [m, m + count) of panels [first, last). Full panels of one image are filled row by row, all panels at once:
+  // memory is then read in long runs.
+  void pack_dy(Dim group, Dim first, Dim last, Dim m, Dim count, T* out) const {
+    const Dim at = first * kPanel<T>, columns = (last - first) * kPanel<T>;
+    if (at / plane_ < s_.images && at % plane_ + columns <= plane_) {
+      const T* from = dy_.data() + ((at / plane_ * s_.groups + group) * s_.filters + m) * plane_ + at % plane_;
+      for (Dim k = 0; k < count; ++k, from += plane_)
+        for (Dim p = 0; p < last - first; ++p) {
+          T* to = out + (p * count + k) * kPanel<T>;
+          store<T>(to, load<T>(from + p * kPanel<T>));
+          store<T>(to + lanes<T>, load<T>(from + p * kPanel<T> + lanes<T>));
+        }
+      return;
+    }
+    for (Dim p = first; p < last; ++p, out += count * kPanel<T>) pack_panel(group, p, m, count, out);
+  }
+  void pack_panel(Dim group, Dim panel, Dim m, Dim count, T* out) const {
+    if ((panel + 1) * kPanel<T> > s_.images * plane_) std::fill(out, out + count * kPanel<T>, T(0));
     for_pieces(panel, [&](Dim column, Dim length, Dim image, Dim pixel) {
       const T* from = dy_.data() + ((image * s_.groups + group) * s_.filters + m) * plane_ + pixel;
-      if (length == kPanel<T>) return pack(from, plane_, count, length, out);
       for (Dim k = 0; k < count; ++k) std::copy(from + k * plane_, from + k * plane_ + length, out + k * kPanel<T> + column);
     });
   }
@@ -75,9 +89,9 @@ template <class T> class PointwiseDx : public InputGradient<T> {
     T* const crossing = memory + together_ * smaller(kDepthBlock<T>, s_.filters) * kPanel<T>;
     for (Dim m = 0; m < s_.filters; m += kDepthBlock<T>) {
       const Dim depth = smaller(kDepthBlock<T>, s_.filters - m);
+      pack_dy(group, first, last, m, depth, memory);
       for (Dim p = first; p < last; ++p) {
-        T* packed = memory + (p - first) * depth * kPanel<T>;
-        pack_dy(group, p, m, depth, packed);
+        const T* packed = memory + (p - first) * depth * kPanel<T>;
         const Dim columns = smaller(kPanel<T>, s_.images * plane_ - p * kPanel<T>), at = p * kPanel<T>;
         if (at % plane_ + columns <= plane_)
           multiply(group, m, depth, packed, m > 0, address(group, at / plane_, at % plane_), plane_, columns);
