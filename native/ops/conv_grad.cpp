@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "ops/conv_grad_depthwise.h"
 #include "ops/conv_grad_direct_dw.h"
 #include "ops/conv_grad_direct_dx.h"
 #include "ops/conv_grad_few_channels_dx.h"
@@ -41,12 +42,15 @@ bool empty(const ConvShape& s) {
   return s.images == 0 || s.channels == 0 || s.filters == 0 || s.in_size() == 0 || s.out_size() == 0;
 }
 
-// 3×3, stride 1, dilation 1, one group, and enough channels to pay for the transforms.
-bool suits_winograd(const ConvShape& s) {
-  if (s.rank() != 2 || s.groups != 1 || s.channels < 16 || s.filters < 16) return false;
-  for (int a = 0; a < 2; ++a)
+bool is_3x3_stride_1(const ConvShape& s) {
+  for (int a = 0; a < s.rank(); ++a)
     if (s.kernel[a] != 3 || s.stride[a] != 1 || s.dilation[a] != 1) return false;
-  return s.channels * s.filters <= 512 * 512;
+  return s.rank() == 2;
+}
+
+// One group with enough channels to pay for the transforms, and not more than working memory holds.
+bool suits_winograd(const ConvShape& s) {
+  return is_3x3_stride_1(s) && s.groups == 1 && s.channels >= 16 && s.filters >= 16 && s.channels * s.filters <= 512 * 512;
 }
 
 // 1×1 and nothing else: the pixels of X and Y correspond. Narrow groups fill no tile.
@@ -61,6 +65,7 @@ template <class T> std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& 
   if (is_pointwise(s)) return std::make_unique<PointwiseDx<T>>(s);
   if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDx<T, 2>>(s);
   if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDx<T, 4>>(s);
+  if (is_3x3_stride_1(s) && s.channels == 1 && s.filters == 1) return std::make_unique<DepthwiseDx<T>>(s);
   if (s.channels <= kFewChannels) return std::make_unique<FewChannelsDx<T>>(s);
   return std::make_unique<DirectDx<T>>(s);
 }
@@ -70,6 +75,7 @@ template <class T> std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape&
   if (is_pointwise(s)) return std::make_unique<PointwiseDw<T>>(s);
   if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDw<T, 2>>(s);
   if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDw<T, 4>>(s);
+  if (s.channels == 1 && s.filters <= 4) return std::make_unique<DepthwiseDw<T>>(s);
   return std::make_unique<DirectDw<T>>(s);
 }
 
