@@ -5,15 +5,13 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// A row of a plane, read as if zeros stood before and after it.
-template <class T> struct ZeroBordered {
-  const T* row;
-  Dim width;
-  // Columns [x, x + lanes).
-  ONNXGRAD_INLINE Vec<T> at(Dim x) const {
-    return load_between<T>(row + x, clamp(-x, 0, lanes<T>), clamp(width - x, 0, lanes<T>));
-  }
-};
+// Columns [x, x + lanes) of a row, read as if zeros stood before and after it; `inside` says that none are needed.
+template <bool inside, class T> ONNXGRAD_INLINE Vec<T> load_bordered(const T* row, Dim width, Dim x) {
+  if constexpr (inside) return load<T>(row + x);
+  return load_between<T>(row + x, clamp(-x, 0, lanes<T>), clamp(width - x, 0, lanes<T>));
+}
+// Whether three registers from column x on lie inside a row.
+template <class T> bool three_inside(Dim x, Dim width) { return x >= 0 && x + 2 + lanes<T> <= width; }
 
 // 3×3 with stride 1, one filter per channel: dX[y][x] = Σ W[2 − i][2 − j] · dY[y + i + pad − 2][x + j + pad − 2].
 // Each row of dY is loaded once and serves the three rows of dX that need it.
@@ -36,24 +34,32 @@ template <class T> class DepthwiseDx : public InputGradient<T> {
     for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 4
       for (int j = 0; j < 3; ++j) factor[i][j] = splat<T>(w[8 - 3 * i - j]);
-    const Dim height = s_.in[0], width = s_.in[1];
+    const Dim width = s_.in[1];
     for (Dim x = 0; x < width; x += lanes<T>) {
       if (x > 0 && x + lanes<T> > width) x = width - lanes<T>;  // the last register overlaps the one before it
-      const Dim count = smaller(lanes<T>, width - x), first = x + s_.pad[1] - 2;
-      Vec<T> above{}, here{};  // what the rows so far have given to the row above this one, and to this one
-      for (Dim y = 0; y < height + 2; ++y) {
-        const Dim row = y + s_.pad[0] - 2;
-        Vec<T> done = above;
-        above = here, here = Vec<T>{};
-        if (row >= 0 && row < s_.out[0]) {
-          const ZeroBordered<T> from{dy + row * s_.out[1], s_.out[1]};
-          const Vec<T> a = from.at(first), b = from.at(first + 1), c = from.at(first + 2);
-          done = fma(a, factor[2][0], fma(b, factor[2][1], fma(c, factor[2][2], done)));
-          above = fma(a, factor[1][0], fma(b, factor[1][1], fma(c, factor[1][2], above)));
-          here = fma(a, factor[0][0], fma(b, factor[0][1], c * factor[0][2]));
-        }
-        if (y >= 2) store_some<T>(dx + (y - 2) * width + x, done, count);
+      const Dim first = x + s_.pad[1] - 2, count = smaller(lanes<T>, width - x);
+      three_inside<T>(first, s_.out[1]) ? set_columns<true>(factor, dy, first, dx + x, count)
+                                        : set_columns<false>(factor, dy, first, dx + x, count);
+    }
+  }
+
+  // A register of columns of dX, from top to bottom; `first` is the leftmost column of dY that they read.
+  template <bool inside>
+  ONNXGRAD_INLINE void set_columns(const Vec<T> (&factor)[3][3], const T* dy, Dim first, T* dx, Dim count) const {
+    Vec<T> above{}, here{};  // what the rows so far have given to the row above this one, and to this one
+    for (Dim y = 0; y < s_.in[0] + 2; ++y) {
+      const Dim row = y + s_.pad[0] - 2;
+      Vec<T> done = above;
+      above = here, here = Vec<T>{};
+      if (row >= 0 && row < s_.out[0]) {
+        const T* from = dy + row * s_.out[1];
+        const Vec<T> a = load_bordered<inside>(from, s_.out[1], first), b = load_bordered<inside>(from, s_.out[1], first + 1);
+        const Vec<T> c = load_bordered<inside>(from, s_.out[1], first + 2);
+        done = fma(a, factor[2][0], fma(b, factor[2][1], fma(c, factor[2][2], done)));
+        above = fma(a, factor[1][0], fma(b, factor[1][1], fma(c, factor[1][2], above)));
+        here = fma(a, factor[0][0], fma(b, factor[0][1], c * factor[0][2]));
       }
+      if (y >= 2) store_some<T>(dx + (y - 2) * s_.in[1], done, count);
     }
   }
 
@@ -160,31 +166,37 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
 
   // 3×3, stride 1: each row of X is loaded once and meets the three rows of dY that read it. No copy of X is needed.
   void add_3x3(const T* dy, const T* x, double* sums) const {
-    const Dim height = g_.out[1], width = g_.out[2];
     Vec<T> sum[3][3] = {};
-    for (Dim w = 0; w < width; w += lanes<T>) {
-      const Dim count = smaller(lanes<T>, width - w), first = w - g_.pad[2];
-      Vec<T> two_above{}, above{};  // rows h − 2 and h − 1 of dY
-      for (Dim h = 0; h < height + 2; ++h) {
-        const Vec<T> here = h < height ? load_between<T>(dy + h * width + w, 0, count) : Vec<T>{};
-        const Dim row = h - g_.pad[1];
-        if (row >= 0 && row < g_.in[1]) {
-          const ZeroBordered<T> from{x + row * g_.in[2], g_.in[2]};
-#pragma GCC unroll 4
-          for (int j = 0; j < 3; ++j) {
-            const Vec<T> v = from.at(first + j);
-            sum[0][j] = fma(here, v, sum[0][j]);
-            sum[1][j] = fma(above, v, sum[1][j]);
-            sum[2][j] = fma(two_above, v, sum[2][j]);
-          }
-        }
-        two_above = above, above = here;
-      }
+    for (Dim w = 0; w < g_.out[2]; w += lanes<T>) {
+      const Dim first = w - g_.pad[2], count = smaller(lanes<T>, g_.out[2] - w);
+      count == lanes<T> && three_inside<T>(first, g_.in[2]) ? add_columns<true>(dy + w, x, first, count, sum)
+                                                            : add_columns<false>(dy + w, x, first, count, sum);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 4
       for (int j = 0; j < 3; ++j) sums[3 * i + j] += double(sum_lanes<T>(sum[i][j]));
+  }
+
+  // A register of columns of dY, from top to bottom; `first` is the leftmost column of X that they read.
+  template <bool inside>
+  ONNXGRAD_INLINE void add_columns(const T* dy, const T* x, Dim first, Dim count, Vec<T> (&sum)[3][3]) const {
+    Vec<T> two_above{}, above{};  // rows h − 2 and h − 1 of dY
+    for (Dim h = 0; h < g_.out[1] + 2; ++h) {
+      Vec<T> here{};
+      if (h < g_.out[1]) here = inside ? load<T>(dy + h * g_.out[2]) : load_between<T>(dy + h * g_.out[2], 0, count);
+      const Dim row = h - g_.pad[1];
+      if (row >= 0 && row < g_.in[1]) {
+#pragma GCC unroll 4
+        for (int j = 0; j < 3; ++j) {
+          const Vec<T> v = load_bordered<inside>(x + row * g_.in[2], g_.in[2], first + j);
+          sum[0][j] = fma(here, v, sum[0][j]);
+          sum[1][j] = fma(above, v, sum[1][j]);
+          sum[2][j] = fma(two_above, v, sum[2][j]);
+        }
+      }
+      two_above = above, above = here;
+    }
   }
 
   const ConvShape& s_;
