@@ -1,17 +1,7 @@
-// The NumPy host: every operator as a Python callable. The only file that knows nanobind.
-//
-// Written against Python's buffer protocol and not against array classes: a call on 16 elements then costs less
-// than PyTorch's, and anything with a buffer is taken.
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-
-#include <memory>
-#include <optional>
-
-#include "core/call.h"
+// The NumPy host: every operator as a Python callable. Only this file and numpy_arguments.h know
+// nanobind.
 #include "core/parallel.h"
-
-namespace nb = nanobind;
+#include "hosts/numpy_arguments.h"
 
 namespace onnxgrad {
 namespace {
@@ -20,170 +10,9 @@ constexpr int kMaxTensors = 24;
 // Below this many bytes of output the GIL is kept: taking it back costs more than the work.
 constexpr Dim kKeepGilBytes = 16 << 10;
 
-PyObject* g_contract_error = nullptr;   // onnxgrad.errors.ContractError
-PyObject* g_empty = nullptr;            // numpy.empty
-PyObject* g_as_contiguous = nullptr;    // numpy.ascontiguousarray
-PyObject* g_dtypes[6] = {};             // numpy.dtype, by DType
-
-[[noreturn]] void raise_python() { throw nb::python_error(); }
-
-// ---- arrays in
-
-DType dtype_of_format(const char* format) {
-  if (!format) return DType::other;
-  if (*format == '@' || *format == '=' || *format == '<') ++format;  // little-endian, as this machine
-  if (format[0] == '\0' || format[1] != '\0') return DType::other;
-  switch (format[0]) {
-    case 'f': return DType::float32;
-    case 'd': return DType::float64;
-    case 'i': return DType::int32;
-    case 'l': return sizeof(long) == 8 ? DType::int64 : DType::int32;
-    case 'q': return DType::int64;
-    case '?': return DType::boolean;
-    default: return DType::other;
-  }
-}
-
-// A Py_buffer that releases itself.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(const Buffer&) = delete;
-  ~Buffer() { if (held_) PyBuffer_Release(&buffer_); }
-  bool acquire(PyObject* object, int flags) {
-    held_ = PyObject_GetBuffer(object, &buffer_, flags) == 0;
-    if (!held_) PyErr_Clear();
-    return held_;
-  }
-  void release() { if (held_) PyBuffer_Release(&buffer_), held_ = false; }
-  const Py_buffer& operator*() const { return buffer_; }
-
- private:
-  Py_buffer buffer_;
-  bool held_ = false;
-};
-
-bool aligned(const Py_buffer& b) {
-  return b.itemsize == 0 || reinterpret_cast<std::uintptr_t>(b.buf) % static_cast<std::size_t>(b.itemsize) == 0;
-}
-
-// NumPy's name of an array's type; for other objects the name of their class.
-std::string dtype_name(PyObject* array) {
-  nb::object dtype = nb::steal(PyObject_GetAttrString(array, "dtype"));
-  if (!dtype.is_valid()) return PyErr_Clear(), Py_TYPE(array)->tp_name;
-  return nb::cast<std::string>(nb::str(dtype));
-}
-
-TensorView view_of(const Py_buffer& b) {
-  TensorView view;
-  view.present = true;
-  view.data = b.buf;
-  view.type = dtype_of_format(b.format);
-  for (int i = 0; i < b.ndim; ++i) view.shape.push_back(b.shape[i]);
-  return view;
-}
-
-// An input as contiguous memory; strided, misaligned and foreign data is copied by NumPy.
-struct Input {
-  Buffer buffer;
-  nb::object copy;
-
-  TensorView open(const Contract& contract, const TensorSpec& spec, PyObject* object) {
-    if (!buffer.acquire(object, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) || !aligned(*buffer)) {
-      buffer.release();
-      copy = nb::steal(PyObject_CallOneArg(g_as_contiguous, object));
-      if (!copy.is_valid()) raise_python();
-      if (!buffer.acquire(copy.ptr(), PyBUF_C_CONTIGUOUS | PyBUF_FORMAT))
-        contract.fail("input " + spec.name + " is of type " + Py_TYPE(object)->tp_name + ", expected an array of numbers");
-      // ascontiguousarray makes a scalar one-dimensional
-      TensorView view = view_of(*buffer);
-      if (rank_of(object) == 0) view.shape = Shape();
-      return checked(contract, spec, copy.ptr(), view);
-    }
-    return checked(contract, spec, object, view_of(*buffer));
-  }
-
- private:
-  static long rank_of(PyObject* object) {
-    nb::object ndim = nb::steal(PyObject_GetAttrString(object, "ndim"));
-    if (!ndim.is_valid()) return PyErr_Clear(), PySequence_Check(object) ? -1 : 0;
-    return PyLong_AsLong(ndim.ptr());
-  }
-  // The contract's own texts name the types it knows; for the others NumPy's name is clearer.
-  TensorView checked(const Contract& contract, const TensorSpec& spec, PyObject* array, TensorView view) {
-    if (view.type != DType::other) return narrowed(contract, spec, view);
-    contract.fail("input " + spec.name + " is of type " + dtype_name(array) + ", expected " +
-                  (spec.type == "T" ? "float32 or float64" : spec.type == "I" ? "int32 or int64" : spec.type));
-  }
-  // Where a contract wants int32, int64 is taken when every value fits.
-  TensorView narrowed(const Contract& contract, const TensorSpec& spec, TensorView view) {
-    if (spec.type != "int32" || view.type != DType::int64) return view;
-    const auto* values = static_cast<const std::int64_t*>(view.data);
-    narrow_.reset(new std::int32_t[static_cast<std::size_t>(view.shape.size()) + 1]);
-    for (Dim i = 0; i < view.shape.size(); ++i) {
-      if (values[i] != static_cast<std::int32_t>(values[i]))
-        contract.fail("input " + spec.name + " has the value " + std::to_string(values[i]) +
-                      ", which does not fit into int32");
-      narrow_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(values[i]);
-    }
-    view.data = narrow_.get();
-    view.type = DType::int32;
-    return view;
-  }
-  std::unique_ptr<std::int32_t[]> narrow_;
-};
-
-// ---- attributes in
-
-std::optional<Attribute> integer_of(PyObject* o) {
-  if (PyBool_Check(o) || !PyIndex_Check(o)) return std::nullopt;
-  nb::object index = nb::steal(PyNumber_Index(o));
-  const long long value = index.is_valid() ? PyLong_AsLongLong(index.ptr()) : -1;
-  if (PyErr_Occurred()) return PyErr_Clear(), std::nullopt;
-  return Attribute(static_cast<std::int64_t>(value));
-}
-std::optional<Attribute> real_of(PyObject* o) {
-  if (PyBool_Check(o) || !(PyFloat_Check(o) || PyNumber_Check(o)) || PyComplex_Check(o)) return std::nullopt;
-  const double value = PyFloat_AsDouble(o);
-  if (PyErr_Occurred()) return PyErr_Clear(), std::nullopt;
-  return Attribute(static_cast<float>(value));
-}
-std::optional<Attribute> text_of(PyObject* o) {
-  if (!PyUnicode_Check(o)) return std::nullopt;
-  const char* text = PyUnicode_AsUTF8(o);
-  if (!text) return PyErr_Clear(), std::nullopt;
-  return Attribute(std::string(text));
-}
-template <class List, class Convert> std::optional<Attribute> list_of(PyObject* o, Convert convert) {
-  if (PyUnicode_Check(o) || PyBytes_Check(o) || !PySequence_Check(o)) return std::nullopt;
-  List list;
-  const Py_ssize_t size = PySequence_Size(o);
-  if (size < 0) return PyErr_Clear(), std::nullopt;
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    nb::object item = nb::steal(PySequence_GetItem(o, i));
-    if (!item.is_valid()) return PyErr_Clear(), std::nullopt;
-    std::optional<Attribute> value = convert(item.ptr());
-    if (!value) return std::nullopt;
-    list.push_back(std::get<typename List::value_type>(*value));
-  }
-  return Attribute(std::move(list));
-}
-
-Attribute attribute_of(const Contract& contract, const AttributeSpec& spec, PyObject* o) {
-  std::optional<Attribute> value;
-  switch (spec.kind) {
-    case Kind::integer: value = integer_of(o); break;
-    case Kind::real: value = real_of(o); break;
-    case Kind::text: value = text_of(o); break;
-    case Kind::integers: value = list_of<Integers>(o, integer_of); break;
-    case Kind::reals: value = list_of<Floats>(o, real_of); break;
-    case Kind::texts: value = list_of<Strings>(o, text_of); break;
-    case Kind::none: break;
-  }
-  if (!value)
-    contract.fail(spec.name + " is " + nb::cast<std::string>(nb::repr(nb::handle(o))) + ", expected " + name_of(spec.kind));
-  return *value;
-}
+PyObject* g_contract_error = nullptr;  // onnxgrad.errors.ContractError
+PyObject* g_empty = nullptr;           // numpy.empty
+PyObject* g_dtypes[6] = {};            // numpy.dtype, by DType
 
 // ---- arrays out
 
@@ -222,9 +51,10 @@ class NumpyHost final : public Host {
  private:
   static nb::object new_array(const TensorView& out) {
     nb::object shape = nb::steal(PyTuple_New(out.shape.rank()));
-    for (int i = 0; i < out.shape.rank(); ++i) PyTuple_SET_ITEM(shape.ptr(), i, PyLong_FromLongLong(out.shape[i]));
-    nb::object array = nb::steal(
-        PyObject_CallFunctionObjArgs(g_empty, shape.ptr(), g_dtypes[static_cast<int>(out.type)], nullptr));
+    for (int i = 0; i < out.shape.rank(); ++i)
+      PyTuple_SET_ITEM(shape.ptr(), i, PyLong_FromLongLong(out.shape[i]));
+    nb::object array = nb::steal(PyObject_CallFunctionObjArgs(
+        g_empty, shape.ptr(), g_dtypes[static_cast<int>(out.type)], nullptr));
     if (!array.is_valid()) raise_python();
     return array;
   }
@@ -237,7 +67,8 @@ class NumpyHost final : public Host {
     if (view.type != out.type)
       contract_.fail(who + " is of type " + dtype_name(array) + ", expected " + name_of(out.type));
     if (view.shape != out.shape)
-      contract_.fail(who + " has shape " + to_string(view.shape) + ", expected " + to_string(out.shape));
+      contract_.fail(who + " has shape " + to_string(view.shape) + ", expected " +
+                     to_string(out.shape));
     if (!PyBuffer_IsContiguous(&*buffer, 'C') || !aligned(*buffer))
       contract_.fail(who + " is not contiguous, expected a C-contiguous array");
     out.data = view.data;
@@ -274,14 +105,16 @@ class Kernel {
   nb::object checked_call(nb::args args, nb::kwargs kwargs) const {
     Arguments arguments;
     read(arguments, args, kwargs);
-    const std::vector<Attribute>& attributes = arguments.attributes ? *arguments.attributes : contract_.defaults();
+    const std::vector<Attribute>& attributes =
+        arguments.attributes ? *arguments.attributes : contract_.defaults();
     contract_.check_attributes(attributes);
 
     const std::size_t inputs = contract_.inputs().size(), outputs = contract_.outputs().size();
     Input held[kMaxTensors];
     TensorView input_views[kMaxTensors], output_views[kMaxTensors];
     for (std::size_t i = 0; i < inputs; ++i)
-      if (arguments.inputs[i]) input_views[i] = held[i].open(contract_, contract_.inputs()[i], arguments.inputs[i]);
+      if (arguments.inputs[i])
+        input_views[i] = held[i].open(contract_, contract_.inputs()[i], arguments.inputs[i]);
     NumpyHost host(contract_);
     host.results.resize(outputs);
     host.given.resize(outputs);
@@ -298,7 +131,8 @@ class Kernel {
     if (count > contract_.inputs().size())
       contract_.fail("got " + std::to_string(count) + " positional arguments, expected at most " +
                      std::to_string(contract_.inputs().size()) + " (attributes are keywords)");
-    for (std::size_t i = 0; i < count; ++i) set_input(a, static_cast<int>(i), PyTuple_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)));
+    for (std::size_t i = 0; i < count; ++i)
+      set_input(a, static_cast<int>(i), PyTuple_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)));
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
       const char* name = PyUnicode_AsUTF8(key);
@@ -318,7 +152,8 @@ class Kernel {
     if (name == "out") return void(a.out = value == Py_None ? nullptr : value);
     if (const int i = contract_.input_index(name); i >= 0) return set_input(a, i, value);
     const int i = contract_.attribute_index(name);
-    if (i < 0) contract_.fail("unknown argument '" + std::string(name) + "', expected " + known_names());
+    if (i < 0)
+      contract_.fail("unknown argument '" + std::string(name) + "', expected " + known_names());
     if (value == Py_None) return;
     if (!a.attributes) a.attributes = contract_.defaults();
     const auto k = static_cast<std::size_t>(i);
@@ -339,31 +174,37 @@ class Kernel {
   std::size_t output_named(PyObject* name) const {
     const int i = PyUnicode_Check(name) ? contract_.output_index(PyUnicode_AsUTF8(name)) : -1;
     if (i < 0)
-      contract_.fail("no output is called " + nb::cast<std::string>(nb::repr(nb::handle(name))) + ", expected names of " +
-                     output_names());
+      contract_.fail("no output is called " + nb::cast<std::string>(nb::repr(nb::handle(name))) +
+                     ", expected names of " + output_names());
     return static_cast<std::size_t>(i);
   }
 
-  // outputs=("dX", "dW") asks for some; out= gives memory, and asks for what it gives unless outputs= says more.
+  // outputs=("dX", "dW") asks for some; out= gives memory, and asks for what it gives unless
+  // outputs= says more.
   void choose_outputs(const Arguments& a, NumpyHost& host, TensorView* views) const {
     if (!a.outputs) {
       for (std::size_t i = 0; i < contract_.outputs().size(); ++i) views[i].present = true;
     } else {
-      if (PyUnicode_Check(a.outputs)) views[output_named(a.outputs)].present = true;
-      else for (nb::handle name : nb::borrow(a.outputs)) views[output_named(name.ptr())].present = true;
+      if (PyUnicode_Check(a.outputs))
+        views[output_named(a.outputs)].present = true;
+      else
+        for (nb::handle name : nb::borrow(a.outputs))
+          views[output_named(name.ptr())].present = true;
     }
     if (!a.out) return;
     if (!PyDict_Check(a.out)) {
       if (contract_.outputs().size() != 1)
-        contract_.fail("out is " + std::string(Py_TYPE(a.out)->tp_name) + ", expected a dict by output name (" +
-                       output_names() + ")");
+        contract_.fail("out is " + std::string(Py_TYPE(a.out)->tp_name) +
+                       ", expected a dict by output name (" + output_names() + ")");
       host.given[0] = a.out;
       return;
     }
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(a.out, &at, &key, &value);) {
       const std::size_t i = output_named(key);
-      if (!views[i].present) contract_.fail("out is given for " + contract_.outputs()[i].name + ", which outputs leaves out");
+      if (!views[i].present)
+        contract_.fail("out is given for " + contract_.outputs()[i].name +
+                       ", which outputs leaves out");
       host.given[i] = value;
     }
   }
@@ -390,7 +231,8 @@ nb::object to_python(const Attribute& value) {
         using V = std::decay_t<decltype(v)>;
         if constexpr (std::is_same_v<V, std::monostate>) {
           return nb::none();
-        } else if constexpr (std::is_same_v<V, Integers> || std::is_same_v<V, Floats> || std::is_same_v<V, Strings>) {
+        } else if constexpr (std::is_same_v<V, Integers> || std::is_same_v<V, Floats> ||
+                             std::is_same_v<V, Strings>) {
           nb::list list;
           for (const auto& item : v) list.append(item);
           return list;
@@ -413,7 +255,8 @@ nb::dict contract_to_python(const Contract& c) {
   for (const AttributeSpec& a : c.attributes()) {
     nb::list accepted;
     for (const std::string& word : a.accepted) accepted.append(word);
-    attributes.append(nb::make_tuple(a.name, name_of(a.kind), to_python(a.initial), accepted, a.doc));
+    attributes.append(
+        nb::make_tuple(a.name, name_of(a.kind), to_python(a.initial), accepted, a.doc));
   }
   nb::dict d;
   d["name"] = c.name();
@@ -422,9 +265,11 @@ nb::dict contract_to_python(const Contract& c) {
   d["inputs"] = tensors_to_python(c.inputs());
   d["outputs"] = tensors_to_python(c.outputs());
   d["attributes"] = attributes;
-  d["accuracy"] = nb::make_tuple(explanation_of(c.accuracy().measure), c.accuracy().float32, c.accuracy().float64);
-  d["inplace"] = c.inplace_input() < 0 ? nb::object(nb::none())
-                                       : nb::object(nb::make_tuple(c.inplace_input(), c.inplace_output()));
+  d["accuracy"] = nb::make_tuple(explanation_of(c.accuracy().measure), c.accuracy().float32,
+                                 c.accuracy().float64);
+  d["inplace"] = c.inplace_input() < 0
+                     ? nb::object(nb::none())
+                     : nb::object(nb::make_tuple(c.inplace_input(), c.inplace_output()));
   return d;
 }
 
