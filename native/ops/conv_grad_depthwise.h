@@ -5,11 +5,6 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// Columns [x, x + lanes) of a row, read as if zeros stood before and after it; `inside` says that none are needed.
-template <bool inside, class T> ONNXGRAD_INLINE Vec<T> load_bordered(const T* row, Dim width, Dim x) {
-  if constexpr (inside) return load<T>(row + x);
-  return load_between<T>(row + x, clamp(-x, 0, lanes<T>), clamp(width - x, 0, lanes<T>));
-}
 // Whether three registers from column x on lie inside a row.
 template <class T> bool three_inside(Dim x, Dim width) { return x >= 0 && x + 2 + lanes<T> <= width; }
 
