@@ -56,6 +56,37 @@ def erf_over_x(z):
     return 2 / mp.sqrt(mp.pi) if z == 0 else mp.erf(mp.sqrt(z)) / mp.sqrt(z)
 
 
+def fit_rational_mills(largest, above, below):
+    """mills(t) ≈ N(t)/D(t), D(0) = 1, by least squares with weights that grow where the error is large; and
+    N(t) - t/√(2π) D(t), from the rounded D. Enough for float32, where t itself is the better variable: near
+    t = 0, where the results are largest, N and D then have small terms only."""
+    nodes = (1 - np.cos((np.arange(400) + 0.5) / 400 * np.pi)) / 2 * (largest / (largest + 2))
+    t = 2 * nodes / (1 - nodes)
+    f = np.array([float(mills(mp.mpf(x))) for x in t])
+    weight, denominator, best = np.ones(400), np.ones(400), (np.inf, None)
+    for _ in range(60):
+        scale = 1 / (f * denominator)
+        columns = [t**k * scale for k in range(above + 1)]
+        columns += [-f * t**k * scale for k in range(1, below + 1)]
+        matrix = np.stack(columns, 1)
+        widest, root = np.abs(matrix).max(0), np.sqrt(weight)
+        target = f * scale * root
+        c = np.linalg.lstsq(matrix / widest * root[:, None], target, rcond=1e-16)[0] / widest
+        denominator = 1 + sum(c[above + k] * t**k for k in range(1, below + 1))
+        error = np.abs(sum(c[k] * t**k for k in range(above + 1)) / denominator / f - 1)
+        if error.max() < best[0]:
+            best = (error.max(), c)
+        weight = weight * (error / error.mean() + 1e-3) ** 0.7
+        weight /= weight.mean()
+    numerator = [float(np.float32(x)) for x in best[1][: above + 1]]
+    divisor = [1.0] + [float(np.float32(x)) for x in best[1][above + 1 :]]
+    tail = np.zeros(below + 2)
+    tail[: above + 1] += numerator
+    tail[1:] -= np.array(divisor) / np.sqrt(2 * np.pi)
+    for name, coefficients in (("mills", numerator), ("mills_below", divisor), ("gelu_tail", tail)):
+        show(name, coefficients, best[0], np.float32)
+
+
 def fit_mills(center, largest, degree, dtype):
     """Polynomial in s = (t - center)/(t + center): erfc-like functions are nearly polynomial in s."""
 
@@ -74,7 +105,7 @@ def main():
         c = chebyshev_fit(exp_tail, -half_ln2, half_ln2, degree)
         error = worst_error(exp_tail, c, -half_ln2, half_ln2, lambda r: r * r)
         show(f"exp tail, degree {degree}", c, error, dtype)
-    fit_mills(3, 14.5, 9, np.float32)
+    fit_rational_mills(14.5, 4, 5)
     fit_mills(4, 39, 23, np.float64)
     for degree, dtype in ((6, np.float32), (14, np.float64)):
         c = chebyshev_fit(erf_over_x, mp.mpf(0), mp.mpf(1), degree)

@@ -24,10 +24,12 @@ template <> struct Constants<float> {
   static constexpr float fast_gelu_limit = 10.f;
   // q(r) of exp(r) = 1 + r + r² q(r), |r| <= ln2/2; fit error 7.8e-9
   static constexpr float exp_tail[] = {0.5f, 0.16666576f, 0.041666556f, 0.008363179f, 0.0013926184f};
-  // exp(t²/2) Q(t) in s = (t - 3)/(t + 3), 0 <= t <= 14.5; fit error 3.2e-8 relative
-  static constexpr float mills_center = 3.f;
-  static constexpr float mills[] = {0.12151395f,   -0.20640261f, 0.12322502f,    -0.046213254f, 0.006132236f,
-                                    0.002904479f, -0.0009843722f, -0.00033967456f, 0.00011624962f, 5.415194e-05f};
+  // exp(t²/2) Q(t) = mills(t)/mills_below(t), 0 <= t <= 14.5; fit error 6e-9 relative
+  static constexpr float mills[] = {0.5f, 0.43829638f, 0.18323563f, 0.040633228f, 0.0041162595f};
+  static constexpr float mills_below[] = {1.f, 1.6744777f, 1.2025064f, 0.46947178f, 0.101858847f, 0.010317813f};
+  // mills(t) - t/√(2π) mills_below(t): one polynomial, because the difference of the two would cancel
+  static constexpr float gelu_tail[] = {0.5f,         0.039354097f, -0.48478433f,  -0.43909743f,
+                                        -0.18317588f, -0.0406358f,  -0.0041162116f};
   // erf(x)/x in x², |x| <= 1; fit error 1.3e-9
   static constexpr float erf_small[] = {1.1283791f,    -0.37612626f,    0.11283594f,  -0.026854211f,
                                         0.0051890872f, -0.00080168643f, 7.875875e-05f};
@@ -97,22 +99,34 @@ template <class T> ONNXGRAD_INLINE Vec<T> exp_negative(Vec<T> x, Vec<T> low = Ve
   return select(x < splat<T>(C::exp_lowest), Vec<T>{}, fma(power, e.p, power));
 }
 
-// t² = high + low exactly (for |t| < 2^60): without the residual, exp(-t²/2) loses 65 ulp at t = 13.
-template <class T> struct Square { Vec<T> high, low; };
-template <class T> ONNXGRAD_INLINE Square<T> exact_square(Vec<T> t) {
-  const Vec<T> high = t * t;
-  if constexpr (kHasFma) return {high, fma(t, t, -high)};
-  // Without fma: split t into two halves whose products are exact (Dekker).
-  constexpr BitsOf<T> kUpper = ~((BitsOf<T>(1) << (detail::Constants<T>::mantissa_bits / 2 + 1)) - 1);
-  const Vec<T> a = from_bits<T>(bits<T>(t) & kUpper), b = t - a;
-  return {high, ((a * a - high) + T(2) * a * b) + b * b};
+// a b = high + low exactly: without the residual of t², exp(-t²/2) loses 65 ulp at t = 13.
+template <class T> struct Product { Vec<T> high, low; };
+template <class T> ONNXGRAD_INLINE Product<T> exact_product(Vec<T> a, Vec<T> b) {
+  const Vec<T> high = a * b;
+  if constexpr (kHasFma) return {high, fma(a, b, -high)};
+  // Without fma: split both into halves whose products are exact (Dekker).
+  constexpr BitsOf<T> kUpper = ~((BitsOf<T>(1) << (Constants<T>::mantissa_bits / 2 + 1)) - 1);
+  const Vec<T> a1 = from_bits<T>(bits<T>(a) & kUpper), a2 = a - a1;
+  const Vec<T> b1 = from_bits<T>(bits<T>(b) & kUpper), b2 = b - b1;
+  return {high, ((a1 * b1 - high) + (a1 * b2 + a2 * b1)) + a2 * b2};
 }
 
 // exp(t²/2) Q(t) for 0 <= t <= gelu_limit, Q the upper tail of the normal distribution. 2 ulp.
-template <class T> ONNXGRAD_INLINE Vec<T> mills(Vec<T> t) {
-  using C = Constants<T>;
+ONNXGRAD_INLINE Vec<float> mills(Vec<float> t) {
+  using C = Constants<float>;
+  return polynomial(C::mills, t) / polynomial(C::mills_below, t);
+}
+ONNXGRAD_INLINE Vec<double> mills(Vec<double> t) {
+  using C = Constants<double>;
   return polynomial(C::mills, (t - C::mills_center) / (t + C::mills_center));
 }
+
+// mills(t) - t/√(2π)
+ONNXGRAD_INLINE Vec<float> gelu_tail(Vec<float> t) {
+  using C = Constants<float>;
+  return polynomial(C::gelu_tail, t) / polynomial(C::mills_below, t);
+}
+ONNXGRAD_INLINE Vec<double> gelu_tail(Vec<double> t) { return fma(t, splat<double>(-0.3989422804014327), mills(t)); }
 
 }  // namespace detail
 
@@ -150,8 +164,9 @@ template <class T> ONNXGRAD_INLINE Vec<T> erf(Vec<T> x) {
   const Vec<T> t = magnitude<T>(x);
   const Vec<T> small = t * detail::polynomial(C::erf_small, at_most(splat<T>(T(1)), t * t));
   const Vec<T> u = at_most(splat<T>(C::gelu_limit), t * T(1.4142135623730951));
-  const auto square = detail::exact_square<T>(at_most(splat<T>(T(10)), t));
-  const Vec<T> tail = T(2) * detail::exp_negative<T>(-square.high, -square.low) * detail::mills<T>(u);
+  const Vec<T> bounded = at_most(splat<T>(T(10)), t);
+  const auto square = detail::exact_product<T>(bounded, bounded);
+  const Vec<T> tail = T(2) * detail::exp_negative<T>(-square.high, -square.low) * detail::mills(u);
   return with_sign<T>(select(t < splat<T>(T(1)), small, T(1) - tail), x);
 }
 
@@ -161,8 +176,9 @@ namespace detail {
 template <class T> ONNXGRAD_INLINE Vec<T> mirror(Vec<T> x, Vec<T> h) { return select(x < Vec<T>{}, h, T(1) - h); }
 
 // h of  g = s(1 + w(1 - s))  with s = sigmoid(z), at -z:  e^-z r (1 - w r),  r = 1/(1 + e^-z).  z, w >= 0.
-template <class T> ONNXGRAD_INLINE Vec<T> sigmoid_unit_tail(Vec<T> z, Vec<T> w) {
-  const Vec<T> e = exp_negative<T>(-z), r = T(1) / (T(1) + e);
+// `low` is what the rounding of z lost.
+template <class T> ONNXGRAD_INLINE Vec<T> sigmoid_unit_tail(Vec<T> z, Vec<T> low, Vec<T> w) {
+  const Vec<T> e = exp_negative<T>(-z, -low), r = T(1) / (T(1) + e);
   return e * r * fma(-w, r, splat<T>(T(1)));
 }
 }  // namespace detail
@@ -171,20 +187,23 @@ template <class T> ONNXGRAD_INLINE Vec<T> sigmoid_unit_tail(Vec<T> z, Vec<T> w) 
 template <class T> ONNXGRAD_INLINE Vec<T> gelu_derivative(Vec<T> x) {
   using C = detail::Constants<T>;
   const Vec<T> t = at_most(splat<T>(C::gelu_limit), magnitude<T>(x));
-  const auto square = detail::exact_square<T>(t);
+  const auto square = detail::exact_product<T>(t, t);
   const Vec<T> e = detail::exp_negative<T>(square.high * T(-0.5), square.low * T(-0.5));
-  const Vec<T> h = e * fma(t, splat<T>(T(-0.3989422804014327)), detail::mills<T>(t));  // 1/√(2π)
-  return detail::mirror<T>(x, h);
+  return detail::mirror<T>(x, e * detail::gelu_tail(t));
 }
 
 // d/dx of x sigmoid(2u), u = αx + αγx³: the tanh form of gelu.  5 ulp of max(|g|, 1/8).
 template <class T> ONNXGRAD_INLINE Vec<T> fast_gelu_derivative(Vec<T> x) {
   using C = detail::Constants<T>;
-  constexpr double alpha = 0.7978845608028654, gamma = 0.044715;  // √(2/π)
+  constexpr double alpha = 0.7978845608028654, gamma = 0.044715;  // α = √(2/π)
+  constexpr T linear = T(2 * alpha), linear_low = T(2 * alpha - double(linear)), cubic = T(2 * alpha * gamma);
   const Vec<T> t = at_most(splat<T>(C::fast_gelu_limit), magnitude<T>(x)), square = t * t;
-  const Vec<T> z = t * fma(square, splat<T>(T(2 * alpha * gamma)), splat<T>(T(2 * alpha)));  // 2u
-  const Vec<T> w = t * fma(square, splat<T>(T(6 * alpha * gamma)), splat<T>(T(2 * alpha)));  // x d(2u)/dx
-  return detail::mirror<T>(x, detail::sigmoid_unit_tail<T>(z, w));
+  // 2u = t p, p = 2α + 2αγt², with what the roundings of p and of the product lose: e^-2u would feel both
+  const Vec<T> p = fma(square, splat<T>(cubic), splat<T>(linear));
+  const Vec<T> p_low = fma(square, splat<T>(cubic), linear - p) + linear_low;
+  const auto z = detail::exact_product<T>(t, p);
+  const Vec<T> w = t * fma(square, splat<T>(3 * cubic), splat<T>(linear));  // x d(2u)/dx
+  return detail::mirror<T>(x, detail::sigmoid_unit_tail<T>(z.high, fma(t, p_low, z.low), w));
 }
 
 // d/dx of x sigmoid(alpha x).  5 ulp of max(|g|, 1/8).
@@ -192,7 +211,7 @@ template <class T> ONNXGRAD_INLINE Vec<T> quick_gelu_derivative(Vec<T> x, Vec<T>
   using C = detail::Constants<T>;
   const Vec<T> scaled = alpha * x;
   const Vec<T> z = at_most(splat<T>(-T(2) * C::exp_lowest), magnitude<T>(scaled));
-  return detail::mirror<T>(scaled, detail::sigmoid_unit_tail<T>(z, z));
+  return detail::mirror<T>(scaled, detail::sigmoid_unit_tail<T>(z, Vec<T>{}, z));
 }
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -160,6 +160,7 @@ template <class Kind, class T> void softmax_family(Call& call, SoftmaxShape s) {
   const Span<const T> dy = call.input<T>("dY"), y = call.input<T>("Y");
   const Span<T> dx = call.output<T>("dX");
   const bool streamed = 3 * dx.size() * Dim(sizeof(T)) > kStreamBytes;
+  if (dx.size() == 0) return;
   if (s.inner > 1)
     softmax_columns<Kind, T>(call, s, dy, y, dx, streamed);
   else if (s.axis > kLongRow && s.outer < 64)

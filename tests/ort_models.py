@@ -1,0 +1,41 @@
+"""Single-node models, so that a case can be run in ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from cases.case import Case
+from onnxgrad.contracts import DOMAIN, Contract
+
+
+def node_model(contract: Contract, inputs: dict[str, np.ndarray], attributes, wanted, *, name="node") -> onnx.ModelProto:
+    """A model of one node with the given inputs; absent ones are left out, shapes stay open."""
+    names = [t.name if t.name in inputs else "" for t in contract.inputs]
+    while names and not names[-1]:
+        names.pop()
+    outputs = [t.name if t.name in wanted else "" for t in contract.outputs]
+    while outputs and not outputs[-1]:
+        outputs.pop()
+    node = helper.make_node(contract.name, names, outputs, name=name, domain=DOMAIN, **attributes)
+    dtype = next((helper.np_dtype_to_tensor_dtype(inputs[t.name].dtype) for t in contract.inputs
+                  if t.type == "T" and t.name in inputs), onnx.TensorProto.FLOAT)
+    graph = helper.make_graph(
+        [node],
+        contract.name,
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(inputs[n].dtype), None) for n in names if n],
+        [helper.make_tensor_value_info(n, dtype, None) for n in outputs if n],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def run_onnxruntime(case: Case, dtype, *, threads=1) -> dict[str, np.ndarray]:
+    """The case's node in a stock session."""
+    import onnxgrad
+
+    inputs = case.inputs(dtype)
+    model = node_model(case.contract, inputs, case.attributes, case.wanted())
+    session = onnxgrad.session(model, threads=threads)
+    return dict(zip(case.wanted(), session.run(list(case.wanted()), inputs), strict=True))
