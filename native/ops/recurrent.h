@@ -73,6 +73,16 @@ inline RecurrentCall prepare_recurrent(const Call& call, const Strings& defaults
   return r;
 }
 
+// A gradient without any cotangent would be zero: a mistake in the graph, not a wish.
+inline void require_cotangent(const Call& call, std::initializer_list<const char*> names) {
+  std::string list;
+  for (const char* name : names) {
+    if (call.has(name)) return;
+    list += (list.empty() ? "" : name == *(names.end() - 1) ? " or " : ", ") + std::string(name);
+  }
+  call.fail("no cotangent is given, expected at least one of " + list);
+}
+
 // ---- rows and their lengths
 
 // The rows sorted by length, longest first, so that those with a step at time t are the first active(t) of them.

@@ -37,6 +37,11 @@ template <class T> void clear(T* data, Dim count) {
   std::memset(data, 0, static_cast<std::size_t>(count) * sizeof(T));
 }
 
+template <class T> void clear_output(Call& call, const char* name) {
+  const Span<T> out = call.output<T>(name);
+  if (out && out.size() > 0) clear(out.data(), out.size());
+}
+
 // Past a row's length the outputs of the forward pass are zero.
 template <class T> void clear_padding(Call& call, Tensor<T> kept, const Lengths& lengths, Dim steps) {
   if (!kept || !lengths.ragged()) return;
@@ -61,20 +66,37 @@ template <class F> ONNXGRAD_INLINE void for_rows(const Lengths& lengths, const C
     for (Dim k = 0, active = lengths.active(t); k < active; ++k) body(row++, t, k);
 }
 
-// Panels [first, last) of a matrix whose rows lie anywhere: row_of(t, k) is the address of one.
+// A row that is read where it lies, and one that is the product of two.
+template <class T> struct PlainRow {
+  const T* data;
+  ONNXGRAD_INLINE Vec<T> load(Dim column, Dim width) const { return load_some<T>(data + column, width); }
+};
+template <class T> struct ProductRow {
+  const T *a, *b;
+  ONNXGRAD_INLINE Vec<T> load(Dim column, Dim width) const {
+    return load_some<T>(a + column, width) * load_some<T>(b + column, width);
+  }
+};
+
+// Panels [first, last) of a matrix whose rows lie anywhere: row_of(t, k) is one.
 template <class T, class RowOf>
 void pack_rows(const Lengths& lengths, const Chunk& chunk, Dim columns, T* packed, Dim first, Dim last, RowOf row_of) {
   for (Dim p = first; p < last; ++p) {
     T* out = packed + p * chunk.rows * kPanel<T>;
-    const Dim left = columns - p * kPanel<T>, low = std::min(left, lanes<T>);
+    const Dim column = p * kPanel<T>, left = columns - column, low = std::min(left, lanes<T>);
     const Dim high = std::min(std::max(left - lanes<T>, Dim(0)), lanes<T>);
     for_rows(lengths, chunk, [&](Dim, Dim t, Dim k) ONNXGRAD_LAMBDA {
-      const T* from = row_of(t, k) + p * kPanel<T>;
-      store<T>(out, load_some<T>(from, low));
-      store<T>(out + lanes<T>, high > 0 ? load_some<T>(from + lanes<T>, high) : Vec<T>{});
+      const auto row = row_of(t, k);
+      store<T>(out, row.load(column, low));
+      store<T>(out + lanes<T>, high > 0 ? row.load(column + lanes<T>, high) : Vec<T>{});
       out += kPanel<T>;
     });
   }
+}
+
+// Rows [at, at + rows) of panel p of a packed matrix of `depth` rows, from b[rows][columns].
+template <class T> void pack_panel_rows(const T* b, Dim columns, Dim rows, T* packed, Dim depth, Dim p, Dim at) {
+  pack_panels(b + p * kPanel<T>, columns, rows, columns - p * kPanel<T>, packed + (p * depth + at) * kPanel<T>, 0, 1);
 }
 
 // ---- gradients of the weights:  C[gates][columns] (+)= dAᵀ · B, over the rows of a chunk
