@@ -1,9 +1,11 @@
 // Workspace: the working memory of one call, taken before the first output is touched and kept for the next call.
 //
-//   Workspace space(call);
+//   Workspace space;
 //   const auto packed = space.shared<T>(packed_size);       // one block that all pieces of work see
 //   const auto scratch = space.scratch<T>(size, pieces);    // blocks that pieces borrow, one at a time
-//   space.acquire();                                        // fails here, or never
+//   Workspace::acquire(call, space.bytes());                // fails here, or never; the largest of several
+//   … call.output<T>(…) …
+//   space.open();                                           // ends the use of the workspace that was open before
 //   call.parallel_for(pieces, [&](Dim piece) {
 //     const auto mine = space.borrow(scratch);              // given back at the end of the scope
 //     … mine.data() …
@@ -24,13 +26,29 @@ namespace onnxgrad {
 // What a call may take beyond its outputs, whatever the shapes.
 constexpr Dim kWorkspaceBytes = Dim(64) << 20;
 
+// Divides one block of memory into aligned arrays. From nullptr it only counts: `bytes()` is what to reserve.
+class Carver {
+ public:
+  explicit Carver(char* memory) : memory_(memory) {}
+  template <class T> T* take(Dim count) {
+    T* array = memory_ ? reinterpret_cast<T*>(memory_ + used_) : nullptr;
+    used_ += (count * Dim(sizeof(T)) + 63) / 64 * 64;
+    return array;
+  }
+  Dim bytes() const { return used_; }
+
+ private:
+  char* memory_;
+  Dim used_ = 0;
+};
+
 class Workspace {
  public:
   static constexpr int kMaxScratch = 64;
   template <class T> struct Shared { Dim at, size; };
   template <class T> struct Scratch { Dim at, size; int count; };
 
-  explicit Workspace(const Call& call) : call_(call) {}
+  Workspace() = default;
   Workspace(const Workspace&) = delete;
 
   template <class T> Shared<T> shared(Dim size) { return {reserve(size * Dim(sizeof(T))), size}; }
@@ -46,20 +64,20 @@ class Workspace {
     return {reserve(bytes * count), size, int(count)};
   }
 
-  // Memory is kept per calling thread and only grows, so that a training step allocates in its first round only.
-  void acquire() {
-    thread_local Block kept;
-    if (kept.size < bytes_) {
-      kept.memory.reset();
-      kept.size = 0;
-      kept.memory.reset(static_cast<char*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(bytes_))));
-      if (!kept.memory)
-        call_.fail("needs " + std::to_string((bytes_ >> 20) + 1) + " MiB of working memory, which could not be allocated");
-      kept.size = bytes_;
-    }
-    memory_ = kept.memory.get();
-  }
   Dim bytes() const { return bytes_; }
+
+  // Memory is kept per calling thread and only grows, so that a training step allocates in its first round only.
+  static void acquire(const Call& call, Dim bytes) {
+    Block& block = kept();
+    if (block.size >= bytes) return;
+    block.memory.reset();
+    block.size = 0;
+    block.memory.reset(static_cast<char*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(aligned(bytes)))));
+    if (!block.memory)
+      call.fail("needs " + std::to_string((bytes >> 20) + 1) + " MiB of working memory, which could not be allocated");
+    block.size = bytes;
+  }
+  void open() { memory_ = kept().memory.get(); }
 
   template <class T> Span<T> operator[](Shared<T> block) const {
     return {reinterpret_cast<T*>(memory_ + block.at), block.size};
@@ -101,13 +119,16 @@ class Workspace {
     Dim size = 0;
   };
 
+  static Block& kept() {
+    thread_local Block block;
+    return block;
+  }
   Dim reserve(Dim bytes) {
     const Dim at = bytes_;
     bytes_ += aligned(bytes);
     return at;
   }
 
-  const Call& call_;
   Dim bytes_ = 0;
   char* memory_ = nullptr;
   std::atomic<bool> taken_[kMaxScratch] = {};

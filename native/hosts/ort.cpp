@@ -191,15 +191,12 @@ class SessionHost final : public Host {
 class Node {
  public:
   Node(const Op& op, const ort::KernelInfo* info) : op_(op), contract_(op.contract()) {
-    std::size_t size = 0;
-    if (ort::Status* status = ort::NodeName::call(info, nullptr, &size)) ort::ReleaseStatus::call(status);
-    name_.resize(size);
-    if (size) must<ort::NodeName>(info, name_.data(), &size);
-    name_.resize(size ? size - 1 : 0);
-    named([&] {
+    try {
       for (const AttributeSpec& a : contract_.attributes()) attributes_.push_back(read_attribute(contract_, a, info));
       contract_.check_attributes(attributes_);
-    });
+    } catch (const ContractError& e) {  // when a node runs, the runtime adds its name; when it is created, we do
+      throw ContractError(e.what() + (" (node '" + node_name(info) + "')"));
+    }
     find_wanted_outputs(info);
   }
 
@@ -208,29 +205,26 @@ class Node {
     std::vector<TensorView> input_views(inputs), output_views(outputs);
     std::size_t given = 0;
     must<ort::InputCount>(static_cast<const ort::Context*>(context), &given);
-    named([&] {
-      for (std::size_t i = 0; i < std::min(given, inputs); ++i) {
-        const ort::Value* value = nullptr;
-        must<ort::GetInput>(static_cast<const ort::Context*>(context), i, &value);
-        input_views[i] = view_of(contract_, value);
-      }
-      for (std::size_t i = 0; i < outputs; ++i) output_views[i].present = wanted_[i];
-      SessionHost host(context);
-      Call call(contract_, attributes_, {input_views.data(), static_cast<Dim>(inputs)},
-                {output_views.data(), static_cast<Dim>(outputs)}, host);
-      op_.run(call);
-    });
+    for (std::size_t i = 0; i < std::min(given, inputs); ++i) {
+      const ort::Value* value = nullptr;
+      must<ort::GetInput>(static_cast<const ort::Context*>(context), i, &value);
+      input_views[i] = view_of(contract_, value);
+    }
+    for (std::size_t i = 0; i < outputs; ++i) output_views[i].present = wanted_[i];
+    SessionHost host(context);
+    Call call(contract_, attributes_, {input_views.data(), static_cast<Dim>(inputs)},
+              {output_views.data(), static_cast<Dim>(outputs)}, host);
+    op_.run(call);
   }
 
  private:
-  // Adds the node's name to what goes wrong inside.
-  template <class F> void named(F&& f) const {
-    try {
-      f();
-    } catch (const ContractError& e) {
-      if (name_.empty()) throw;
-      throw ContractError(std::string(e.what()) + " (node '" + name_ + "')");
-    }
+  static std::string node_name(const ort::KernelInfo* info) {
+    std::size_t size = 0;
+    if (ort::Status* status = ort::NodeName::call(info, nullptr, &size)) ort::ReleaseStatus::call(status);
+    std::string name(size, '\0');
+    if (size) must<ort::NodeName>(info, name.data(), &size);
+    name.resize(size ? size - 1 : 0);
+    return name;
   }
 
   // An output that the node leaves out has an empty name.
@@ -247,7 +241,6 @@ class Node {
 
   const Op& op_;
   const Contract& contract_;
-  std::string name_;
   std::vector<Attribute> attributes_;
   std::vector<bool> wanted_;
 };

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad import _native
+from onnxgrad.contracts import DOMAIN, contracts
+from onnxgrad.errors import ContractError
 
 if TYPE_CHECKING:
     import onnx
@@ -56,15 +59,62 @@ def session(
 
     `model` is a path, the bytes of a model, or a ModelProto. `threads` sets `intra_op_num_threads`. Other keywords
     go to `InferenceSession`; the provider is the CPU unless `providers` says otherwise.
+
+    Raises ContractError for a node of ours with an attribute that its contract does not have: ONNX Runtime would
+    ignore it without a word.
     """
     import onnxruntime
 
     options = register(options or onnxruntime.SessionOptions())
     if threads is not None:
         options.intra_op_num_threads = threads
+    check_attributes(model)
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
     elif isinstance(model, os.PathLike):
         model = os.fspath(model)
     session_arguments.setdefault("providers", ["CPUExecutionProvider"])
     return onnxruntime.InferenceSession(model, options, **session_arguments)
+
+
+def check_attributes(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> None:
+    """Raise ContractError when one of our nodes has an attribute that its contract does not have.
+
+    A file that is no ONNX model is left to ONNX Runtime, whose message is about the file.
+    """
+    import onnx
+
+    try:
+        if isinstance(model, bytes):
+            model = onnx.load_model_from_string(model)
+        elif not isinstance(model, onnx.ModelProto):
+            model = onnx.load(os.fspath(model), load_external_data=False)
+    except Exception:
+        return
+    for graph in (model.graph, *model.functions):
+        for node in _nodes(graph):
+            if node.domain == DOMAIN and node.op_type in contracts():
+                _check_node(node)
+
+
+def _nodes(graph) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph or function, those of subgraphs included."""
+    waiting = [graph]
+    while waiting:
+        for node in waiting.pop().node:
+            yield node
+            for attribute in node.attribute:
+                waiting.extend([attribute.g] if attribute.HasField("g") else attribute.graphs)
+
+
+def _check_node(node: onnx.NodeProto) -> None:
+    contract = contracts()[node.op_type]
+    known = [a.name for a in contract.attributes]
+    # a list of strings travels a second time as one string, for runtimes that cannot read lists
+    allowed = {*known, *(f"{a.name}_text" for a in contract.attributes if a.kind == "a list of strings")}
+    for attribute in node.attribute:
+        if attribute.name not in allowed:
+            expected = ", ".join(known) or "none"
+            raise ContractError(
+                f"{node.op_type}: unknown attribute '{attribute.name}', expected {expected} (node '{node.name}')"
+            )

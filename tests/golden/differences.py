@@ -1,0 +1,23 @@
+"""Where onnxgrad differs from onnxruntime-training-cpu 1.19.2, and why. Read by the tests and by docs/accuracy.md."""
+
+_LIMIT = "the old kernel gives NaN (inf·0); onnxgrad gives the limit, dY or 0"
+
+DIFFERENCES: dict[str, dict[str, str]] = {
+    "QuickGeluGrad": {"infinity gives the limit": _LIMIT},
+    "GeluGrad": {"infinity gives the limit": _LIMIT},
+    "FastGeluGrad": {
+        "infinity gives the limit": _LIMIT,
+        "huge inputs": "x³ overflows in the old kernel and gives NaN; onnxgrad gives the limit, dY or 0",
+    },
+    "BiasGeluGrad_dX": {"infinity gives the limit": _LIMIT},
+    "BiasFastGeluGrad_dX": {"infinity gives the limit": _LIMIT},
+}
+
+# What the old package does not do at all, by operator.
+EXTENSIONS: dict[str, str] = {
+    "every operator": "float64 (several old kernels are float32 only); shapes are checked (the old pointwise and softmax "
+    "kernels accept mismatched shapes)",
+    "SoftmaxGrad_13, LogSoftmaxGrad_13": "a tensor without elements along a middle axis, and a scalar, are refused by the "
+    "old kernel",
+    "BiasGeluGrad_dX, BiasFastGeluGrad_dX": "zero channels are refused by the old kernel",
+}
