@@ -229,11 +229,16 @@ def test_beside_built_in_operators_of_the_same_domain():
     assert run(model).tobytes() == kernels.gelu_grad(DY, y).tobytes()
 
 
-def test_shapes_are_inferred_through_our_nodes():
-    model = gelu_model()
-    for value, dims in zip(model.graph.input, (["batch", 33], ["batch", 33]), strict=True):
-        value.CopyFrom(helper.make_tensor_value_info(value.name, TensorProto.FLOAT, dims))
-    assert onnxgrad.session(model).get_outputs()[0].shape == ["batch", 33]
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_shapes_and_types_are_inferred_through_our_nodes(dtype):
+    inputs = {"dY": DY.astype(dtype), "X": X.astype(dtype)}
+    model = node_model(contracts()["GeluGrad"], inputs, {}, ["dX"])
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    for value in model.graph.input:
+        value.CopyFrom(helper.make_tensor_value_info(value.name, element, ["batch", 33]))
+    session = onnxgrad.session(model)
+    assert session.get_outputs()[0].shape == ["batch", 33]
+    assert session.run(None, inputs)[0].dtype == dtype
 
 
 def test_many_sessions_and_many_threads():

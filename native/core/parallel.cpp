@@ -43,7 +43,9 @@ void Pool::set_threads(int count) {
 }
 
 void Pool::start_workers() {
-  while (static_cast<int>(workers_.size()) < threads_ - 1) workers_.emplace_back([this] { work(); });
+  if (ranges_.size() != static_cast<std::size_t>(threads_)) ranges_ = std::vector<Range>(static_cast<std::size_t>(threads_));
+  for (int member = static_cast<int>(workers_.size()) + 1; member < threads_; ++member)
+    workers_.emplace_back([this, member] { work(member); });
 }
 
 void Pool::stop_workers() {
@@ -58,11 +60,15 @@ void Pool::stop_workers() {
   stopping_ = false;
 }
 
-void Pool::take_pieces(const Job& job) {
-  for (Dim i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < job.count;) job.body(job.context, i);
+void Pool::take_pieces(const Job& job, int member) {
+  for (int k = 0; k < job.members; ++k) {
+    const int owner = (member + k) % job.members;
+    std::atomic<Dim>& next = ranges_[static_cast<std::size_t>(owner)].next;
+    for (Dim i; (i = next.fetch_add(1, std::memory_order_relaxed)) < job.range_end(owner);) job.body(job.context, i);
+  }
 }
 
-void Pool::work() {
+void Pool::work(int member) {
   std::uint64_t seen = 0;
   for (;;) {
     const auto until = std::chrono::steady_clock::now() + kSpin;
@@ -78,7 +84,7 @@ void Pool::work() {
       job = job_;
       inside_.fetch_add(1);
     }
-    take_pieces(job);
+    take_pieces(job, member);
     inside_.fetch_sub(1, std::memory_order_release);
   }
 }
@@ -90,16 +96,17 @@ void Pool::parallel_for(Dim count, Host::Body body, void* context) {
     return;
   }
   start_workers();
-  const Job job{body, context, count};
+  const Job job{body, context, count, threads_};
   {
     std::lock_guard<std::mutex> lock(mutex_);
     job_ = job;
     open_ = true;
-    next_ = 0;
+    for (int member = 0; member < job.members; ++member)
+      ranges_[static_cast<std::size_t>(member)].next = member ? job.range_end(member - 1) : 0;
     generation_.fetch_add(1, std::memory_order_release);
   }
   wake_.notify_all();
-  take_pieces(job);
+  take_pieces(job, 0);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     open_ = false;  // whoever has not begun by now stays out

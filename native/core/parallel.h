@@ -11,7 +11,9 @@
 namespace onnxgrad {
 
 // The caller works too and never waits for a worker that has not begun, so a busy machine or a forked process
-// costs speed, never progress. A second caller that finds the pool in use works alone.
+// costs speed, never progress. A second caller that finds the pool in use works alone. Each member begins with a
+// range of its own, the same in every call, so that a core finds in its caches what it wrote before; whoever is
+// done early takes pieces from the others' ranges.
 class Pool {
  public:
   static Pool& instance();
@@ -27,11 +29,16 @@ class Pool {
     Host::Body body = nullptr;
     void* context = nullptr;
     Dim count = 0;
+    int members = 1;
+    Dim range_end(int member) const { return count * (member + 1) / members; }
+  };
+  struct alignas(64) Range {  // a cache line each
+    std::atomic<Dim> next{0};
   };
   void start_workers();
   void stop_workers();
-  void work();
-  void take_pieces(const Job& job);
+  void work(int member);
+  void take_pieces(const Job& job, int member);
 
   std::atomic<int> threads_;
   std::vector<std::thread> workers_;
@@ -44,7 +51,7 @@ class Pool {
   bool open_ = false;  // workers may still enter the job
   bool stopping_ = false;
   std::atomic<int> inside_{0};  // workers inside the job
-  std::atomic<Dim> next_{0};
+  std::vector<Range> ranges_;   // by member; the caller is member 0
 };
 
 }  // namespace onnxgrad

@@ -11,7 +11,8 @@ constexpr Dim kPointwiseGrain = Dim(1) << 15;
 // Above this many bytes read and written, the result is streamed past the caches (it would not fit them).
 constexpr Dim kStreamBytes = Dim(24) << 20;
 
-// out[i, i + count) = f(i, count), a register at a time; count is short only at the ends.
+// out[i, i + count) = f(i, count), a register at a time; count is short only at the ends. A streamed piece of work
+// ends with stream_done(), once: it waits for the memory.
 template <class T, class F> ONNXGRAD_INLINE void fill(Span<T> out, bool streamed, F&& f) {
   Dim i = 0;
   const auto misaligned = [&] { return reinterpret_cast<std::uintptr_t>(out.data() + i) % kVectorBytes; };
@@ -22,7 +23,6 @@ template <class T, class F> ONNXGRAD_INLINE void fill(Span<T> out, bool streamed
   }
   if (streamed) {
     for (; i + lanes<T> <= out.size(); i += lanes<T>) stream<T>(out.data() + i, f(i, lanes<T>));
-    stream_done();
   } else {
     for (; i + lanes<T> <= out.size(); i += lanes<T>) store<T>(out.data() + i, f(i, lanes<T>));
   }
@@ -40,6 +40,7 @@ void pointwise(Call& call, std::string_view dy_name, std::string_view x_name, st
     fill<T>(dx.part(begin, end - begin), streamed, [&](Dim i, Dim count) ONNXGRAD_LAMBDA {
       return f(load_some<T>(dy_part + i, count), load_some<T>(x_part + i, count));
     });
+    stream_done();
   });
 }
 

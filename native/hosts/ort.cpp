@@ -6,118 +6,10 @@
 #include <mutex>
 
 #include "core/call.h"
-#include "hosts/ort_abi.h"
+#include "hosts/ort_shapes.h"
 
 namespace onnxgrad {
 namespace {
-
-constexpr std::uint32_t kOldestLevel = 17;
-std::uint32_t g_level = 0;  // the runtime's minor version
-
-struct OrtError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-std::string take_text(ort::Status* status) {
-  std::string text = ort::ErrorText::call(status);
-  ort::ReleaseStatus::call(status);
-  return text;
-}
-template <class Slot, class... A> void must(A... a) {
-  if (ort::Status* status = Slot::call(a...)) throw OrtError(take_text(status));
-}
-
-// Runs f; every exception becomes a status, so that nothing unwinds into the runtime.
-template <class F> ort::Status* guarded(F&& f) noexcept {
-  try {
-    return f(), nullptr;
-  } catch (const ContractError& e) {
-    return ort::CreateStatus::call(ort::kInvalidArgument, e.what());
-  } catch (const std::bad_alloc&) {
-    return ort::CreateStatus::call(ort::kFail, "onnxgrad: out of memory");
-  } catch (const std::exception& e) {
-    return ort::CreateStatus::call(ort::kRuntimeException, e.what());
-  }
-}
-
-// ---- attributes
-
-// False when the node has no such attribute. Any other failure means that it is of another kind.
-bool present(const Contract& c, const AttributeSpec& a, ort::Status* status) {
-  if (!status) return true;
-  if (take_text(status).find("No attribute with") != std::string::npos) return false;
-  c.fail(a.name + " is of another kind, expected " + name_of(a.kind));
-}
-
-template <class Slot, class List>
-Attribute read_list(const Contract& c, const AttributeSpec& a, const ort::KernelInfo* info) {
-  std::size_t size = 0;
-  if (!present(c, a, Slot::call(info, a.name.c_str(), nullptr, &size))) return a.initial;
-  List list(size);
-  if (size) must<Slot>(info, a.name.c_str(), list.data(), &size);
-  return list;
-}
-
-Attribute read_text(const Contract& c, const AttributeSpec& a, const char* name, const ort::KernelInfo* info) {
-  std::size_t size = 0;
-  if (!present(c, a, ort::GetText::call(info, name, nullptr, &size))) return a.initial;
-  std::string text(size, '\0');
-  must<ort::GetText>(info, name, text.data(), &size);
-  text.resize(size ? size - 1 : 0);  // without the closing zero
-  return text;
-}
-
-Strings split(const std::string& text) {
-  Strings words;
-  for (std::size_t from = 0; from < text.size();) {
-    const std::size_t comma = std::min(text.find(',', from), text.size());
-    words.push_back(text.substr(from, comma - from));
-    from = comma + 1;
-  }
-  return words;
-}
-
-// Runtimes before 1.25 cannot hand a list of strings to a custom op. Graphs made by onnxgrad carry the list a second
-// time, as one string `<name>_text` with commas; a node with the list alone is refused there, never misread.
-Attribute read_texts(const Contract& c, const AttributeSpec& a, const ort::KernelInfo* info) {
-  const std::string joined = a.name + "_text";
-  const Attribute text = read_text(c, a, joined.c_str(), info);
-  if (kind_of(text) == Kind::text) return split(std::get<std::string>(text));
-  if (g_level >= ort::kLevelOfGetTexts) {
-    ort::Allocator* allocator = nullptr;
-    must<ort::DefaultAllocator>(&allocator);
-    char** words = nullptr;
-    std::size_t size = 0;
-    if (!present(c, a, ort::GetTexts::call(info, a.name.c_str(), allocator, &words, &size))) return a.initial;
-    Strings list(words, words + size);
-    for (std::size_t i = 0; i < size; ++i) must<ort::AllocatorFree>(allocator, static_cast<void*>(words[i]));
-    must<ort::AllocatorFree>(allocator, static_cast<void*>(words));
-    return list;
-  }
-  std::size_t size = 0;  // read as floats, a list of strings looks empty; only its absence is reported
-  if (!present(c, a, ort::GetFloats::call(info, a.name.c_str(), nullptr, &size))) return a.initial;
-  c.fail(a.name + " cannot be read from this onnxruntime (1." + std::to_string(g_level) +
-         "), expected onnxruntime 1.25 or newer, or the same list as one string in " + joined);
-}
-
-Attribute read_attribute(const Contract& c, const AttributeSpec& a, const ort::KernelInfo* info) {
-  switch (a.kind) {
-    case Kind::integer: {
-      std::int64_t value = 0;
-      return present(c, a, ort::GetInteger::call(info, a.name.c_str(), &value)) ? Attribute(value) : a.initial;
-    }
-    case Kind::real: {
-      float value = 0;
-      return present(c, a, ort::GetFloat::call(info, a.name.c_str(), &value)) ? Attribute(value) : a.initial;
-    }
-    case Kind::text: return read_text(c, a, a.name.c_str(), info);
-    case Kind::integers: return read_list<ort::GetIntegers, Integers>(c, a, info);
-    case Kind::reals: return read_list<ort::GetFloats, Floats>(c, a, info);
-    case Kind::texts: return read_texts(c, a, info);
-    case Kind::none: break;
-  }
-  return a.initial;
-}
 
 // ---- tensors
 
@@ -263,90 +155,6 @@ ort::ElementType type_of(const Operator& o, const TensorSpec& spec) {
   return ort::kUndefined;
 }
 
-// ---- shapes that follow from other shapes, for the runtime's memory plan
-
-struct KnownDims {
-  std::vector<std::int64_t> sizes;
-  std::vector<std::string> names;
-};
-
-// The dims of input `index`; nothing when its rank is unknown (which looks like rank 0) or a dim has neither
-// size nor name.
-bool read_dims(const ort::InferContext* context, std::size_t index, KnownDims& dims) {
-  ort::TypeShape* shape = nullptr;
-  if (ort::Status* status = ort::InferInput::call(context, index, &shape))
-    return ort::ReleaseStatus::call(status), false;
-  if (!shape) return false;
-  std::size_t rank = 0;
-  must<ort::GetRank>(static_cast<const ort::TypeShape*>(shape), &rank);
-  if (rank == 0) return false;
-  std::vector<const char*> names(rank, nullptr);
-  dims.sizes.resize(rank);
-  must<ort::GetDims>(static_cast<const ort::TypeShape*>(shape), dims.sizes.data(), rank);
-  must<ort::GetDimNames>(static_cast<const ort::TypeShape*>(shape), names.data(), rank);
-  for (std::size_t i = 0; i < rank; ++i) {
-    dims.names.emplace_back(names[i] ? names[i] : "");
-    if (dims.sizes[i] < 0 && dims.names[i].empty()) return false;
-  }
-  return true;
-}
-
-// Appends the dims that `wanted` stands for, taken from an input that has the same axis.
-bool find_axis(const Contract& c, const ort::InferContext* context, const Axis& wanted, KnownDims& found) {
-  if (wanted.symbol < 0) return found.sizes.push_back(wanted.factor), found.names.emplace_back(), true;
-  for (std::size_t input = 0; input < c.inputs().size(); ++input) {
-    const TensorSpec& spec = c.inputs()[input];
-    if (spec.optional) continue;
-    std::size_t at = 0;
-    for (const Axis& axis : spec.axes) {
-      if (axis.symbol == wanted.symbol && axis.factor == wanted.factor) {
-        KnownDims dims;
-        if (!read_dims(context, input, dims)) return false;
-        const std::size_t fixed = static_cast<std::size_t>(spec.fixed_rank());
-        if (dims.sizes.size() < fixed) return false;
-        const std::size_t count = axis.pack ? dims.sizes.size() - fixed : 1;
-        // an axis after the pack is counted from the end
-        bool after_pack = false;
-        for (const Axis& other : spec.axes) {
-          if (&other == &axis) break;
-          after_pack = after_pack || other.pack;
-        }
-        const std::size_t from = after_pack ? at + dims.sizes.size() - fixed : at;
-        for (std::size_t k = 0; k < count; ++k) {
-          found.sizes.push_back(dims.sizes[from + k]);
-          found.names.push_back(dims.names[from + k]);
-        }
-        return true;
-      }
-      at += axis.pack ? 0 : 1;
-    }
-  }
-  return false;
-}
-
-void set_output(const ort::InferContext* context, std::size_t index, ort::ElementType type, const KnownDims& dims) {
-  ort::TypeShape* shape = nullptr;
-  must<ort::CreateTypeShape>(&shape);
-  std::vector<const char*> names;
-  for (const std::string& name : dims.names) names.push_back(name.c_str());
-  must<ort::SetElementType>(shape, static_cast<int>(type));
-  must<ort::SetDims>(shape, dims.sizes.data(), dims.sizes.size());
-  must<ort::SetDimNames>(shape, names.data(), names.size());
-  must<ort::InferOutput>(context, index, static_cast<const ort::TypeShape*>(shape));
-  ort::ReleaseTypeShape::call(shape);
-}
-
-// Only required leading outputs: telling the shape of one that a node lacks ends the process up to 1.27.
-void infer_shapes(const Operator& o, const ort::InferContext* context) {
-  const Contract& c = o.op->contract();
-  for (std::size_t i = 0; i < c.outputs().size() && !c.outputs()[i].optional; ++i) {
-    KnownDims dims;
-    bool known = true;
-    for (const Axis& axis : c.outputs()[i].axes) known = known && find_axis(c, context, axis, dims);
-    if (known) set_output(context, i, type_of(o, c.outputs()[i]), dims);
-  }
-}
-
 bool has_optional_input(const Contract& c) {
   return std::any_of(c.inputs().begin(), c.inputs().end(), [](const TensorSpec& t) { return t.optional; });
 }
@@ -401,7 +209,7 @@ Operator describe(const Op& op, DType t, DType i) {
   // Up to 1.23 an infer function and an absent middle input together crash the runtime.
   if (g_level >= 24 || !has_optional_input(op.contract()))
     o.infer = [](const ort::Descriptor* d, ort::InferContext* context) {
-      return guarded([&] { infer_shapes(self(d), context); });
+      return guarded([&] { infer_shapes(contract_of(d), context); });
     };
   if (const InplaceFunction f = inplace_function(op.contract())) o.inplace = f, o.inplace_free = inplace_free;
   return o;

@@ -36,6 +36,7 @@ template <class T, class F> void bias_pointwise(Call& call, F derivative) {
         return load_some<T>(dy_row + i, n) * derivative(load_some<T>(x_row + i, n) + load_some<T>(b_row + i, n));
       });
     }
+    stream_done();
   });
 }
 

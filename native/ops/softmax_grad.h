@@ -78,6 +78,7 @@ void softmax_rows(Call& call, SoftmaxShape s, Span<const T> dy, Span<const T> y,
       const double sum = sum_terms<Kind>(dy_row, y_row, s.axis);
       set_gradient<Kind>(dy_row, y_row, dx.part(row * s.axis, s.axis), sum, streamed);
     }
+    stream_done();
   });
 }
 
@@ -98,6 +99,7 @@ void softmax_long_rows(Call& call, SoftmaxShape s, Span<const T> dy, Span<const 
     call.parallel_for(kBlocks, [&](Dim b) {
       const Dim from = block(b), count = block(b + 1) - from;
       set_gradient<Kind>(dy_row + from, y_row + from, dx.part(row * s.axis + from, count), sum, streamed);
+      stream_done();
     });
   }
 }

@@ -2,7 +2,13 @@
 
     onnxgrad.kernels            gradient kernels on NumPy arrays
     onnxgrad.register, session  the same kernels as operators in ONNX Runtime
+    onnxgrad.grad, vjp          the gradient of a model, as a model
+    onnxgrad.rule               a gradient rule of your own
 """
+
+from __future__ import annotations
+
+import importlib
 
 from onnxgrad import kernels
 from onnxgrad.errors import ContractError, GradientError, OnnxGradError
@@ -10,6 +16,12 @@ from onnxgrad.kernels import get_num_threads, set_num_threads
 from onnxgrad.ort import library_path, register, session
 
 __version__ = "0.1.0"
+
+# Loaded when first used: they need onnx and onnx-ir, which take longer to import than everything else.
+_LATER = {
+    name: "onnxgrad.autodiff"
+    for name in ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported")
+}
 
 __all__ = [
     "ContractError",
@@ -21,4 +33,15 @@ __all__ = [
     "register",
     "session",
     "set_num_threads",
+    *_LATER,
 ]
+
+
+def __getattr__(name: str):
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'onnxgrad' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

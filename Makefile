@@ -1,0 +1,76 @@
+# make demo, make test: each sets up .venv by itself when it is missing or stale. The rest is in CONTRIBUTING.md.
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+BUILD  := scikit-build-core nanobind ninja cmake
+
+NATIVE := $(shell find native -type f \( -name '*.cpp' -o -name '*.h' -o -name '*.inc' \))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench goldens versions wheels docs format lint clean
+
+help:
+	@echo "make demo      run every kernel in both hosts and compare it with its reference"
+	@echo "make test      run the tests"
+	@echo "make check     sanitizers, every instruction set, property tests, comparisons with PyTorch (slow)"
+	@echo "make bench     compare speed with PyTorch and onnxruntime-training 1.19.2"
+	@echo "make versions  run the cases in onnxruntime 1.19 to the newest"
+	@echo "make wheels    build and try a wheel on every Python from 3.10 that is found"
+
+# ---- the environment
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "onnxgrad needs Python 3.10 or newer, and '$(PYTHON)' was not found"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "onnxgrad needs Python 3.10 or newer; name one with make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "could not make $(VENV): Python's venv module is missing (on Debian: apt install python3-venv)"; rm -rf $(VENV); exit 1; }
+
+$(VENV)/tools: $(VENV)/bin/python pyproject.toml
+	@echo "installing build tools into $(VENV)"
+	@$(RUN) -m pip install -q --disable-pip-version-check $(BUILD)
+	@touch $@
+
+# Installed in place: Python files are used as they are, the native libraries are built anew when their sources change.
+$(VENV)/ready: $(VENV)/tools pyproject.toml CMakeLists.txt $(NATIVE)
+	@command -v $${CXX:-c++} >/dev/null || { echo "onnxgrad needs a C++17 compiler: none was found as '$${CXX:-c++}' (on Debian: apt install g++)"; exit 1; }
+	@echo "building onnxgrad (about a minute)"
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m pip install -q --disable-pip-version-check --no-build-isolation \
+		-C cmake.define.ONNXGRAD_WERROR=$(or $(WERROR),OFF) -e '.[test]'
+	@touch $@
+
+# ---- what people run
+
+demo: $(VENV)/ready
+	@$(RUN) tests/tour.py
+
+test: $(VENV)/ready
+	$(RUN) -m pytest -n auto --dist loadgroup
+
+# ---- what engineers run
+
+check: $(VENV)/ready
+	@$(RUN) tools/check.py
+
+bench: $(VENV)/ready
+	@$(RUN) bench/run.py --output bench/results/latest.json $(BENCH)
+	@$(RUN) bench/chart.py bench/results/latest.json docs/speed.svg
+
+goldens: $(VENV)/ready
+	@$(RUN) tests/golden/record.py $(OPS)
+
+versions: $(VENV)/ready
+	@$(RUN) tools/try_versions.py
+
+wheels: $(VENV)/tools
+	@$(RUN) tools/try_wheels.py
+
+docs: $(VENV)/ready
+	@$(RUN) tools/make_docs.py
+
+lint: $(VENV)/ready
+	$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
+
+format: $(VENV)/ready
+	$(RUN) -m ruff check --fix -q . && $(RUN) -m ruff format -q .
+
+clean:
+	rm -rf $(VENV) .envs build

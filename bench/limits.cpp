@@ -1,0 +1,87 @@
+// The limits of this machine, measured: stream bandwidth (two reads, one write, written past the caches) and the
+// peak of fused multiply-adds. A worker like the others: reads "stream FLOATS THREADS SECONDS" or
+// "fma THREADS SECONDS", answers one number: seconds per pass, or GFLOP/s.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// The best of many passes; body(thread) on each thread, joined.
+template <class F> double best_pass(int threads, double seconds, F body) {
+  double best = 1e9;
+  for (const double end = now() + seconds; now() < end;) {
+    const double begin = now();
+    std::vector<std::thread> others;
+    for (int t = 1; t < threads; ++t) others.emplace_back(body, t);
+    body(0);
+    for (auto& o : others) o.join();
+    best = std::min(best, now() - begin);
+  }
+  return best;
+}
+
+__attribute__((target("avx2"))) void stream_pass(const float* a, const float* b, float* c, long n) {
+  for (long i = 0; i < n; i += 8)
+    _mm256_stream_ps(c + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
+  _mm_sfence();
+}
+
+double stream_seconds(long n, int threads, double seconds) {
+  float* arrays[3];
+  for (float*& a : arrays) {
+    a = static_cast<float*>(std::aligned_alloc(64, static_cast<std::size_t>(n) * 4));
+    std::memset(a, 1, static_cast<std::size_t>(n) * 4);
+  }
+  const double best = best_pass(threads, seconds, [&](int t) {
+    const long from = n * t / threads / 64 * 64, to = t + 1 == threads ? n : n * (t + 1) / threads / 64 * 64;
+    stream_pass(arrays[0] + from, arrays[1] + from, arrays[2] + from, to - from);
+  });
+  for (float* a : arrays) std::free(a);
+  return best;
+}
+
+__attribute__((target("avx2,fma"))) float fma_pass(long rounds) {
+  __m256 sum[12];
+  for (auto& s : sum) s = _mm256_set1_ps(1.0f);
+  const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
+  for (long i = 0; i < rounds; ++i)
+    for (auto& s : sum) s = _mm256_fmadd_ps(s, a, b);  // twelve chains: two units, four cycles of latency
+  float total = 0;
+  for (auto& s : sum) total += _mm256_cvtss_f32(s);
+  return total;
+}
+
+double fma_gflops(int threads, double seconds) {
+  constexpr long rounds = 2'000'000;
+  volatile float sink = 0;
+  const double best = best_pass(threads, seconds, [&](int) { sink = fma_pass(rounds); });
+  return 12.0 * 8 * 2 * rounds * threads / best / 1e9;
+}
+
+}  // namespace
+
+int main() {
+  char kind[16];
+  while (std::scanf("%15s", kind) == 1) {
+    long n = 0;
+    int threads = 1;
+    double seconds = 0.1;
+    if (!std::strcmp(kind, "stream")) {
+      if (std::scanf("%ld %d %lf", &n, &threads, &seconds) != 3) return 1;
+      std::printf("%.9f\n", stream_seconds((n + 63) / 64 * 64, threads, seconds));
+    } else {
+      if (std::scanf("%d %lf", &threads, &seconds) != 2) return 1;
+      std::printf("%.3f\n", fma_gflops(threads, seconds));
+    }
+    std::fflush(stdout);
+  }
+}

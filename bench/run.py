@@ -1,0 +1,239 @@
+"""Run the benchmark table: ours through both hosts, PyTorch, onnxruntime-training 1.19.2 and the machine's limits,
+alternated in one run. `make bench`, or `.venv/bin/python bench/run.py [--only ReluGrad] [--seconds 2] [--threads 1 2]`.
+
+Each contender is a process in its own environment that waits while the others run. The ratio is the fastest peer's
+best time over ours; a ratio below 1 is a loss, and is shown. Results are checked against each other first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from lines import BENCHES, ROOT, Bench
+from rich.console import Console
+from rich.table import Table
+
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "golden")]
+
+from ort_models import node_model  # noqa: E402
+from record import old_python  # noqa: E402
+
+from onnxgrad import _native  # noqa: E402
+from onnxgrad.contracts import contracts  # noqa: E402
+
+OURS = ("onnxgrad in onnxruntime", "onnxgrad on NumPy")
+TORCH, OLD = "PyTorch", "onnxruntime-training"
+PEERS = (TORCH, OLD)
+ROUNDS = 6
+
+
+class Worker:
+    """A contender's process."""
+
+    def __init__(self, python: Path | str, script: str, *arguments: str):
+        environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "") if str(python) == sys.executable else ""}
+        self.process = subprocess.Popen(
+            [python, ROOT / "bench" / "workers" / script, *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
+        )  # fmt: skip
+
+    def ask(self, **request) -> dict:
+        """One request, one answer; a worker that died answers with an error."""
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        return json.loads(line) if line else {"error": "the process ended"}
+
+
+class Limits:
+    """The machine's own limits, from bench/limits.cpp."""
+
+    def __init__(self):
+        program = ROOT / "build" / "limits"
+        program.parent.mkdir(exist_ok=True)
+        compiler = os.environ.get("CXX", "c++")
+        subprocess.run([compiler, "-O2", "-std=c++17", "-pthread", ROOT / "bench" / "limits.cpp", "-o", program], check=True)
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *words) -> float:
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+
+def torch_python() -> Path:
+    """The interpreter of PyTorch's environment; made when it is missing."""
+    environment = ROOT / ".envs" / "torch"
+    python = environment / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "torch==2.13.0", "numpy"], check=True)
+    return python
+
+
+def start_workers() -> dict[str, Worker]:
+    return {
+        OURS[0]: Worker(sys.executable, "onnxruntime_host.py", "--onnxgrad"),
+        OURS[1]: Worker(sys.executable, "numpy_host.py"),
+        TORCH: Worker(torch_python(), "pytorch.py"),
+        OLD: Worker(old_python(), "onnxruntime_host.py"),
+    }
+
+
+def write_line(line: Bench, folder: Path) -> dict[str, np.ndarray]:
+    """The model, the inputs and the description that the workers read."""
+    contract = contracts()[line.op]
+    rng = np.random.default_rng(0)
+    types = {t.name: t.type for t in contract.inputs}
+    inputs = {k: np.asarray(s(rng)) for k, s in line.inputs.items()}
+    inputs = {k: v.astype(np.float32) if types[k] == "T" else v for k, v in inputs.items()}
+    wanted = line.outputs or tuple(t.name for t in contract.outputs)
+    (folder / "model.onnx").write_bytes(node_model(contract, inputs, line.attributes, wanted).SerializeToString())
+    np.savez(folder / "inputs.npz", **inputs)
+    description = dict(op=line.op, torch=line.torch, attributes=dict(line.attributes), outputs=list(wanted))
+    (folder / "line.json").write_text(json.dumps(description))
+    return inputs
+
+
+def agree(results: dict[str, dict[str, np.ndarray]]) -> list[str]:
+    """The contenders whose numbers differ from ours by more than 1e-4 of the largest."""
+    ours = results[OURS[0]]
+    wrong = []
+    for name, theirs in results.items():
+        for key, array in ours.items():
+            if key not in theirs or array.size == 0:
+                continue
+            difference = np.abs(array - theirs[key].reshape(array.shape)).max()
+            if not difference <= 1e-4 * max(np.abs(array).max(), 1e-30):
+                wrong.append(name)
+                break
+    return wrong
+
+
+def run_line(line: Bench, threads: int, seconds: float, workers: dict[str, Worker], limits: Limits) -> dict:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        inputs = write_line(line, folder)
+        ready = [w for w in workers if "error" not in workers[w].ask(prepare=name, threads=threads)]
+        results = {}
+        for who in ready:
+            workers[who].ask(result=str(folder / "out.npz"))
+            results[who] = dict(np.load(folder / "out.npz"))
+        times: dict[str, list[float]] = {w: [] for w in ready}
+        limit = []
+        for _ in range(ROUNDS):
+            for who in ready:
+                times[who] += workers[who].ask(time=seconds / ROUNDS / len(ready))["times"]
+            if line.share == "stream":
+                limit.append(limits.ask("stream", inputs["dY"].size, threads, seconds / ROUNDS / 5))
+            elif line.share == "fma":
+                limit.append(limits.ask("fma", threads, seconds / ROUNDS / 5))
+    return summarise(line, threads, times, limit, agree(results))
+
+
+def summarise(line: Bench, threads: int, times, limit, wrong) -> dict:
+    best = {w: min(t) for w, t in times.items()}
+    peers = {p: best[p] for p in PEERS if p in best}
+    ours = best[OURS[1]] if line.share is None else best[OURS[0]]
+    row = dict(op=line.op, title=line.title, threads=threads, target=line.target)
+    row["milliseconds"] = {w: round(b * 1e3, 5) for w, b in best.items()}
+    row["median milliseconds"] = {w: round(float(np.median(t)) * 1e3, 5) for w, t in times.items()}
+    row["samples"] = {w: len(t) for w, t in times.items()}
+    row["ratio"] = round(min(peers.values()) / ours, 3) if peers else None
+    row["fastest peer"] = min(peers, key=peers.get) if peers else None
+    row["disagree"] = wrong
+    if line.share == "stream":
+        row["limit"] = {"stream milliseconds": round(min(limit) * 1e3, 5), "ours/limit": round(ours / min(limit), 3)}
+    elif line.share == "fma":
+        row["limit"] = {"fma GFLOP/s": max(limit), "ours GFLOP/s": round(line.flops / ours / 1e9, 1),
+                        "share": round(line.flops / ours / 1e9 / max(limit), 3)}  # fmt: skip
+    return row
+
+
+def limit_text(row: dict) -> str:
+    limit = row.get("limit", {})
+    if "ours/limit" in limit:
+        return f"{limit['ours/limit']:.2f}× stream"
+    return f"{limit['share']:.0%} of FMA peak" if "share" in limit else ""
+
+
+def time_text(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "–"
+    return f"{milliseconds * 1e3:.2f} µs" if milliseconds < 0.1 else f"{milliseconds:.2f} ms"
+
+
+def new_table() -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("operator")
+    table.add_column("shape")
+    for title in ("thr.", "in ORT", "NumPy", "PyTorch", "ORT-T 1.19", "ratio", "limit"):
+        table.add_column(title, justify="right")
+    return table
+
+
+def add_row(table: Table, row: dict) -> None:
+    ms, ratio = row["milliseconds"], row["ratio"]
+    colour = "" if ratio is None else "green" if ratio >= (row["target"] or 1) else "yellow" if ratio >= 1 else "red"
+    text = "–" if ratio is None else f"[{colour}]{ratio:.2f}×[/]"
+    if row["disagree"]:
+        text += " [red]differs: " + ", ".join(row["disagree"]) + "[/]"
+    table.add_row(row["op"], row["title"], str(row["threads"]),
+                  *(time_text(ms.get(w)) for w in (*OURS, TORCH, OLD)), text, limit_text(row))  # fmt: skip
+
+
+def environment() -> dict:
+    model = ""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [x.split(":")[1].strip() for x in cpuinfo.read_text().splitlines() if x.startswith("model name")]
+        model = names[0] if names else ""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    import onnxruntime
+
+    return dict(
+        date=datetime.date.today().isoformat(), processor=model, cores=os.cpu_count(), system=platform.platform(),
+        instruction_set=_native.instruction_set(), python=platform.python_version(), commit=commit,
+        onnxruntime=onnxruntime.__version__, torch="2.13.0", onnxruntime_training="1.19.2",
+        command="bench/run.py " + " ".join(sys.argv[1:]),
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", help="operators to run")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time for each line, all contenders together")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--output", type=Path, help="write the results there as JSON")
+    options = parser.parse_args()
+    console = Console(highlight=False)
+    workers, limits = start_workers(), Limits()
+    rows, table = [], new_table()
+    chosen = [b for b in BENCHES if not options.only or b.op in options.only]
+    for number, line in enumerate(chosen, 1):
+        for threads in options.threads:
+            if console.is_terminal:
+                console.print(f"[dim]{number}/{len(chosen)} {line.op} {line.title}[/dim]", end="\r")
+            rows.append(run_line(line, threads, options.seconds, workers, limits))
+            add_row(table, rows[-1])
+    console.print(table)
+    console.print("ratio: the fastest peer's best time over ours (in ORT; on NumPy for 16 elements); below 1 is a loss.")
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

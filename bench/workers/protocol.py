@@ -1,0 +1,57 @@
+"""What every worker does: read one JSON request per line, answer with one JSON line.
+
+{"prepare": folder, "threads": n}  loads folder/{model.onnx, inputs.npz, line.json}; answers {"ok": true} or {"error": …}
+{"time": seconds}                  runs the prepared call for about that long; answers {"times": [seconds, …]}
+{"result": path}                   saves the outputs of one call as .npz, to be compared
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+
+import numpy as np
+
+MOST_SAMPLES = 200
+
+
+def measure(call, seconds: float) -> list[float]:
+    """Times of single calls; short calls are timed in groups, so that the clock does not count."""
+    group, started = 1, time.perf_counter()
+    while True:
+        begin = time.perf_counter()
+        for _ in range(group):
+            call()
+        spent = time.perf_counter() - begin
+        if spent > 2e-4 or group >= 4096:
+            break
+        group *= 4
+    times = [spent / group]
+    while time.perf_counter() - started < seconds and len(times) < MOST_SAMPLES:
+        begin = time.perf_counter()
+        for _ in range(group):
+            call()
+        times.append((time.perf_counter() - begin) / group)
+    return times
+
+
+def serve(prepare) -> None:
+    """`prepare(folder, threads)` returns (call, outputs): outputs() gives the results of a call by name."""
+    call = outputs = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if "prepare" in request:
+                call, outputs = prepare(request["prepare"], request["threads"])
+                call()
+                answer = {"ok": True}
+            elif "time" in request:
+                answer = {"times": measure(call, request["time"])}
+            else:
+                np.savez(request["result"], **outputs())
+                answer = {"ok": True}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
+        print(json.dumps(answer), flush=True)

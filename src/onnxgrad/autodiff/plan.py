@@ -1,0 +1,185 @@
+"""Before the walk: which nodes lie between `wrt` and the outputs, and which cannot be passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnxgrad.autodiff.inline import body
+from onnxgrad.autodiff.rule import FUSED, REFUSED, STANDARD, Refusal, Rule, find
+from onnxgrad.errors import GradientError
+from onnxgrad.graph.schemas import Signature, signature
+
+FLOATS = (
+    ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16,
+)  # fmt: skip
+FUSED_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, None)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A node that stands in the way."""
+
+    node: ir.Node
+    because: str
+    instead: str
+    cause: Exception | None = None
+
+    def __str__(self) -> str:
+        return f"  {describe(self.node)}: {self.because}\n    {self.instead}"
+
+
+@dataclass
+class Plan:
+    """The nodes to walk, in forward order, and the values that carry a gradient."""
+
+    nodes: list[ir.Node] = field(default_factory=list)
+    active: set[ir.Value] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+    inline: list[ir.Node] = field(default_factory=list)
+
+
+def make_plan(
+    model: ir.Model, outputs: Iterable[ir.Value], wrt: Iterable[ir.Value], ops: str
+) -> Plan:
+    """Find the path from `wrt` to `outputs`, and what on it has no gradient."""
+    plan = Plan(active=set(wrt))
+    opset_of = model.opset_imports
+    for node in model.graph:
+        inputs = [v for v in (*node.inputs, *captured(node)) if v in plan.active]
+        if inputs and not _stops(node, inputs, opset_of):
+            plan.active.update(v for v in node.outputs if is_float(v))
+    wanted = {v for v in outputs if v in plan.active}
+    for node in reversed(list(model.graph)):
+        if any(v in wanted for v in node.outputs):
+            before = [v for v in (*node.inputs, *captured(node)) if v in plan.active]
+            if before:
+                plan.nodes.append(node)
+                wanted.update(before)
+    plan.nodes.reverse()
+    plan.active = wanted
+    for node in plan.nodes:
+        _check(node, plan, opset_of, ops)
+    return plan
+
+
+def refuse(plan: Plan, of: str) -> None:
+    """Raise the one GradientError that names every node that stands in the way, if any does."""
+    if not plan.problems:
+        return
+    count = len(plan.problems)
+    lines = "\n".join(str(p) for p in plan.problems)
+    nodes = "1 node stands" if count == 1 else f"{count} nodes stand"
+    cause = next((p.cause for p in plan.problems if p.cause is not None), None)
+    raise GradientError(
+        f"the gradient of {of} cannot be built: {nodes} in the way\n{lines}"
+    ) from cause
+
+
+def describe(node: ir.Node) -> str:
+    """Name a node for a message: by its name, else by what it makes."""
+    op = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
+    who = f"node {node.name!r}" if node.name else f"the node that makes {node.outputs[0].name!r}"
+    return f"{who} ({op})"
+
+
+def is_float(value: ir.Value) -> bool:
+    """Say whether a value can carry a gradient; an unknown type counts as float."""
+    return value.dtype is None or value.dtype in FLOATS
+
+
+def captured(node: ir.Node) -> list[ir.Value]:
+    """Return the outer values that the bodies of If, Loop or Scan read."""
+    bodies = _bodies(node)
+    inside: set[ir.Value] = set()
+    read: dict[ir.Value, None] = {}
+    while bodies:
+        graph = bodies.pop()
+        inside.update(graph.inputs, graph.initializers.values())
+        read.update(dict.fromkeys(graph.outputs))
+        for inner in graph:
+            inside.update(inner.outputs)
+            read.update((v, None) for v in inner.inputs if v is not None)
+            bodies.extend(_bodies(inner))
+    return [v for v in read if v not in inside]
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    return [a.value for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+
+
+def names_of(node: ir.Node, opset_of: dict[str, int], chosen: Rule | None) -> Signature | None:
+    """Return the signature by which a node's inputs are named."""
+    if chosen is not None and chosen.names is not None:
+        return chosen.names
+    own = signature(node.op_type, opset_of.get(node.domain, 1), node.domain)
+    # onnxruntime had LayerNormalization before ONNX did, and saves it in models of older opsets.
+    return own or signature(node.op_type, 1 << 20, node.domain)
+
+
+def choose(node: ir.Node, opset_of: dict[str, int], ops: str) -> list[Rule]:
+    """Return the rules that apply to a node, the one to try first at the front."""
+    sig = signature(node.op_type, opset_of.get(node.domain, 1), node.domain)
+    version = sig.version if sig else opset_of.get(node.domain, 1)
+    standard = find(STANDARD, node.op_type, node.domain, version)
+    fused = find(FUSED, node.op_type, node.domain, version)
+    types = {v.dtype for v in (*node.inputs, *node.outputs) if v is not None and is_float(v)}
+    use_fused = ops == "fused" and types.issubset(FUSED_TYPES)
+    return [r for r in (fused if use_fused else None, standard) if r is not None]
+
+
+def _stops(node: ir.Node, active: list[ir.Value], opset_of: dict[str, int]) -> bool:
+    """Say whether no gradient passes: it is known to be zero, or inputs are declared `stop`."""
+    refusal = REFUSED.get((node.domain, node.op_type))
+    if refusal is not None:
+        return refusal.zero
+    rules = choose(node, opset_of, "standard") or choose(node, opset_of, "fused")
+    if not rules or not rules[0].stop:
+        return False
+    names = names_of(node, opset_of, rules[0])
+    through = {v for i, v in enumerate(node.inputs) if names.input_name(i) not in rules[0].stop}
+    return not any(v in through for v in active)
+
+
+def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> None:
+    rules = choose(node, opset_of, ops)
+    if rules:
+        names = names_of(node, opset_of, rules[0])
+        given = rules[0].wrt | rules[0].stop
+        for i, value in enumerate(node.inputs):
+            name = names.input_name(i)
+            if value in plan.active and name not in given:
+                plan.problems.append(
+                    Problem(
+                        node,
+                        f"its rule gives no gradient of input {name!r}",
+                        f"leave what {value.name!r} depends on out of wrt, "
+                        f"or write a rule with onnxgrad.rule({node.op_type!r}, {name}=...)",
+                    )
+                )
+        return
+    refusal: Refusal | None = REFUSED.get((node.domain, node.op_type))
+    if refusal is not None:
+        plan.problems.append(Problem(node, refusal.because, refusal.instead))
+    elif ops == "standard" and (node.domain, node.op_type) in FUSED:
+        plan.problems.append(
+            Problem(node, "has a gradient by onnxgrad's own operators only", 'use ops="fused"')
+        )
+    elif (node.domain, node.op_type) in FUSED:
+        plan.problems.append(
+            Problem(node, "has a gradient for float and double only", "convert the model to float")
+        )
+    elif body(node, opset_of.get(node.domain, 1)) is not None:
+        plan.inline.append(node)
+    else:
+        domain = f", domain={node.domain!r}" if node.domain else ""
+        plan.problems.append(
+            Problem(
+                node,
+                "has no gradient rule yet",
+                f"add one with onnxgrad.rule({node.op_type!r}{domain}, ...), "
+                "or leave the parameters before it out of wrt",
+            )
+        )

@@ -1,0 +1,33 @@
+"""One file per family of operators. Importing this package fills the registry."""
+
+from onnxgrad.autodiff.rules import (
+    activation,
+    arithmetic,
+    contrib,
+    conv,
+    indexing,
+    loss,
+    matmul,
+    normalization,
+    nothing,
+    pooling,
+    recurrent,
+    reduction,
+    shape,
+)
+
+__all__ = [
+    "activation",
+    "arithmetic",
+    "contrib",
+    "conv",
+    "indexing",
+    "loss",
+    "matmul",
+    "normalization",
+    "nothing",
+    "pooling",
+    "recurrent",
+    "reduction",
+    "shape",
+]

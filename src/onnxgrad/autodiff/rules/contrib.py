@@ -1,0 +1,201 @@
+"""Operators of onnxruntime's own domain that optimised models contain."""
+
+import functools
+
+from onnxgrad.autodiff.rule import NoGradient, fused, rule
+from onnxgrad.autodiff.rules._move import spread_along
+from onnxgrad.autodiff.rules.activation import fast_gelu_grad, gelu_grad, swish_grad
+from onnxgrad.autodiff.rules.conv import conv
+from onnxgrad.autodiff.rules.matmul import gemm_gradients, product_gradients, transposed
+from onnxgrad.autodiff.rules.normalization import layer_gradient, rms_gradient
+
+_rule = functools.partial(rule, domain="com.microsoft")
+_fused = functools.partial(fused, domain="com.microsoft")
+
+_rule("Gelu", inputs="X", outputs="Y", X=lambda op, X, dY: gelu_grad(op, X, dY))
+_fused("Gelu", inputs="X", outputs="Y", X=lambda op, X, dY: op.GeluGrad(dY, X))
+
+_rule("QuickGelu", inputs="X", outputs="Y",
+      X=lambda op, X, dY, *, alpha=1.702: swish_grad(op, X, dY, alpha))  # fmt: skip
+_fused("QuickGelu", inputs="X", outputs="Y",
+       X=lambda op, X, dY, *, alpha=1.702: op.QuickGeluGrad(dY, X, alpha=alpha))  # fmt: skip
+
+
+def _sum(op, X, bias):
+    return X if bias is None else op.Add(X, bias)
+
+
+@_rule("BiasGelu", inputs="A B", outputs="C", wrt="A B")
+def bias_gelu(op, A, B, dC, *, need):
+    """Gelu at A + B."""
+    dA = gelu_grad(op, op.Add(A, B), dC)
+    return dA, op.sum_to(dA, B)
+
+
+@_fused("BiasGelu", inputs="A B", outputs="C", wrt="A B")
+def bias_gelu_fused(op, A, B, dC):
+    """Gelu at A + B."""
+    dA = op.BiasGeluGrad_dX(dC, A, B)
+    dA.shape = dC.shape
+    return dA, op.sum_to(dA, B)
+
+
+@_rule("FastGelu", inputs="X bias", outputs="Y", wrt="X bias")
+def fast_gelu(op, X, bias, dY):
+    """Gelu by tanh, at X + bias."""
+    dX = fast_gelu_grad(op, _sum(op, X, bias), dY)
+    return dX, None if bias is None else op.sum_to(dX, bias)
+
+
+@_fused("FastGelu", inputs="X bias", outputs="Y", wrt="X bias")
+def fast_gelu_fused(op, X, bias, dY):
+    """Gelu by tanh, at X + bias."""
+    dX = op.FastGeluGrad(dY, X) if bias is None else op.BiasFastGeluGrad_dX(dY, X, bias)
+    dX.shape = dY.shape
+    return dX, None if bias is None else op.sum_to(dX, bias)
+
+
+@_rule("FusedMatMul", inputs="A B", outputs="Y", wrt="A B")
+def fused_matmul(
+    op, A, B, dY, *, need, alpha=1.0, transA=0, transB=0, transBatchA=0, transBatchB=0
+):
+    """Y = alpha·A'·B', where ' swaps the last two axes when its flag is set."""
+    if transBatchA or transBatchB:
+        raise NoGradient(
+            "swaps batch axes (transBatchA, transBatchB)",
+            "turn off onnxruntime's optimisations when saving the model",
+        )
+    A1 = transposed(op, A, op.rank(A)) if transA else A
+    B1 = transposed(op, B, op.rank(B)) if transB else B
+    dA, dB = product_gradients(op, A1, B1, op.Mul(dY, float(alpha)), need)
+    dA = transposed(op, dA, op.rank(A)) if transA and dA is not None else dA
+    dB = transposed(op, dB, op.rank(B)) if transB and dB is not None else dB
+    return dA, dB
+
+
+def _activation_slope(op, Y, dY, activation, params):
+    """The gradient before a fused activation, from its output, which is what the node has.
+
+    Relu, LeakyRelu, Sigmoid, Tanh and Clip can be told from Y; others cannot.
+    """
+    alpha = params[0] if params else 0.01
+    if activation in (None, ""):
+        return dY
+    if activation == "Relu":
+        return op.Where(op.Greater(Y, 0.0), dY, 0.0)
+    if activation == "LeakyRelu" and alpha > 0:
+        return op.Where(op.Greater(Y, 0.0), dY, op.Mul(dY, float(alpha)))
+    if activation == "Sigmoid":
+        return op.Mul(dY, op.Mul(Y, op.Sub(1.0, Y)))
+    if activation == "Tanh":
+        return op.Mul(dY, op.Sub(1.0, op.Mul(Y, Y)))
+    if activation == "Clip":
+        inside = op.And(op.Greater(Y, float(params[0])), op.Less(Y, float(params[1])))
+        return op.Where(inside, dY, 0.0)
+    raise NoGradient(
+        f"has the fused activation {activation}, whose slope its output does not tell",
+        "turn off onnxruntime's optimisations when saving the model",
+    )
+
+
+@_rule("FusedGemm", inputs="A B C", outputs="Y", wrt="A B C")
+def fused_gemm(
+    op, A, B, C, Y, dY,
+    *, need, alpha=1.0, beta=1.0, transA=0, transB=0, activation=None, activation_alpha=None,
+):  # fmt: skip
+    """Gemm, then an activation."""
+    params = None if activation_alpha is None else [activation_alpha]
+    dY = _activation_slope(op, Y, dY, activation, params)
+    return gemm_gradients(op, A, B, C, dY, alpha, beta, transA, transB, need)
+
+
+@_rule("FusedConv", inputs="X W B Z", outputs="Y", wrt="X W B Z")
+def fused_conv(op, X, W, B, Z, Y, dY, *, attrs, need, activation=None, activation_params=None):
+    """Conv, plus Z, then an activation."""
+    dY = _activation_slope(op, Y, dY, activation, activation_params)
+    plain = {k: v for k, v in attrs.items() if not k.startswith("activation")}
+    return (*conv(op, X, W, Y, dY, attrs=plain, need=need), dY if "Z" in need else None)
+
+
+@rule("SimplifiedLayerNormalization", inputs="X scale", outputs="Y inv_std_var", wrt="X scale")
+def simplified_layer_normalization(op, X, scale, dY, *, axis=-1, epsilon=1e-5):
+    """RMSNormalization by its older name; onnxruntime keeps it in ONNX's own domain."""
+    rank = op.rank(X)
+    return rms_gradient(op, X, scale, dY, list(range(axis % rank, rank)), float(epsilon))
+
+
+@_rule(
+    "SkipLayerNormalization", inputs="input skip gamma beta bias",
+    outputs="output mean inv_std_var input_skip_bias_sum", wrt="input skip gamma beta bias",
+)  # fmt: skip
+def skip_layer_normalization(
+    op, input, skip, gamma, beta, bias, doutput, dinput_skip_bias_sum, *, epsilon=1e-5
+):
+    """LayerNormalization of input + skip + bias on the last axis; the sum is an output, too."""
+    total = _sum(op, op.Add(input, skip), bias)
+    dsum, dgamma = None, None
+    if doutput is not None:
+        axes = [op.rank(input) - 1]
+        dsum, dgamma = layer_gradient(op, total, gamma, doutput, axes, float(epsilon))
+    return _shared_by_sum(op, op.Add(dsum, dinput_skip_bias_sum), skip, bias) | {
+        "gamma": dgamma,
+        "beta": None if beta is None else op.sum_to(doutput, beta),
+    }
+
+
+@_rule(
+    "SkipSimplifiedLayerNormalization", inputs="input skip gamma bias",
+    outputs="output mean inv_std_var input_skip_bias_sum", wrt="input skip gamma bias",
+)  # fmt: skip
+def skip_simplified_layer_normalization(
+    op, input, skip, gamma, bias, doutput, dinput_skip_bias_sum, *, epsilon=1e-5
+):
+    """RMSNormalization of input + skip + bias on the last axis; the sum is an output, too."""
+    total = _sum(op, op.Add(input, skip), bias)
+    dsum, dgamma = None, None
+    if doutput is not None:
+        axes = [op.rank(input) - 1]
+        dsum, dgamma = rms_gradient(op, total, gamma, doutput, axes, float(epsilon))
+    return _shared_by_sum(op, op.Add(dsum, dinput_skip_bias_sum), skip, bias) | {"gamma": dgamma}
+
+
+def _shared_by_sum(op, d, skip, bias):
+    return {
+        "input": d,
+        "skip": op.sum_to(d, skip),
+        "bias": None if bias is None else op.sum_to(d, bias),
+    }
+
+
+@_rule(
+    "EmbedLayerNormalization",
+    inputs="input_ids segment_ids word_embedding position_embedding segment_embedding gamma beta "
+    "mask position_ids",
+    outputs="output mask_index embedding_sum",
+    wrt="word_embedding position_embedding segment_embedding gamma beta",
+)
+def embed_layer_normalization(
+    op, input_ids, segment_ids, word_embedding, position_embedding, segment_embedding, gamma, beta,
+    position_ids, doutput, dembedding_sum, *, need, epsilon=1e-12,
+):  # fmt: skip
+    """LayerNormalization of word + position + segment embeddings [batch, sequence, hidden]."""
+    positions = position_ids
+    if positions is None:
+        positions = op.Expand(op.range(op.dim(input_ids, 1)), op.Shape(input_ids))
+    tables = {
+        "word_embedding": (word_embedding, input_ids),
+        "position_embedding": (position_embedding, positions),
+    }
+    if segment_ids is not None:
+        tables["segment_embedding"] = (segment_embedding, segment_ids)
+    total = op.Sum(*[op.Gather(table, ids) for table, ids in tables.values()])
+    dsum = dgamma = None
+    if doutput is not None:
+        dsum, dgamma = layer_gradient(op, total, gamma, doutput, [2], float(epsilon))
+    d = op.Add(dsum, dembedding_sum)
+    gradients = {"gamma": dgamma, "beta": op.sum_to(doutput, beta)}
+    for name, (table, ids) in tables.items():
+        if name in need:
+            rows = op.Reshape(d, op.Concat([-1], op.dim(table, 1), axis=0))
+            gradients[name] = spread_along(op, rows, op.Reshape(ids, [-1]), op.dim(table, 0), 0)
+    return gradients

@@ -1,0 +1,50 @@
+"""Operators whose gradient is zero, and operators that have none to give."""
+
+from onnxgrad.autodiff.rule import no_gradient, unsupported
+
+no_gradient(
+    "ArgMax", "ArgMin", "Ceil", "Floor", "Round", "Sign", "Hardmax", "Equal", "Greater",
+    "GreaterOrEqual", "Less", "LessOrEqual", "IsInf", "IsNaN", "NonZero", "EyeLike",
+    because="piecewise constant: the derivative is zero wherever it exists",
+)  # fmt: skip
+no_gradient(
+    "Shape", "Size", "ConstantOfShape", "RandomNormalLike", "RandomUniformLike",
+    "SequenceLength", "OptionalHasElement",
+    because="depends on the shape of its input only, not on its values",
+)  # fmt: skip
+no_gradient(
+    "And", "Or", "Xor", "Not", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
+    "StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer",
+    "MatMulInteger", "ConvInteger",
+    because="works on integers, booleans or strings, which have no derivative",
+)  # fmt: skip
+no_gradient(
+    "Constant", "RandomNormal", "RandomUniform", "SequenceEmpty",
+    "BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix",
+    because="depends on no tensor that has a derivative",
+)  # fmt: skip
+unsupported(
+    "Bernoulli", "Multinomial",
+    because="draws a random sample, whose derivative is not that of its distribution",
+    instead="take the sample out of the path to the parameters, or pass it in as an input",
+)  # fmt: skip
+unsupported(
+    "NonMaxSuppression", "Unique",
+    because="selects by comparing, which has no useful derivative",
+    instead="exclude it from the graph between the loss and the parameters",
+)  # fmt: skip
+unsupported(
+    "Loop", "Scan", "SequenceMap",
+    because="runs its body a number of times that only the run knows",
+    instead="unroll it when the model is exported, or leave the parameters before it out of wrt",
+)  # fmt: skip
+unsupported(
+    "ImageDecoder",
+    because="decodes bytes, which have no derivative",
+    instead="decode the image before the model",
+)
+unsupported(
+    "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear",
+    because="computes on quantised integers",
+    instead="train the float model, or one with QuantizeLinear and DequantizeLinear pairs",
+)  # fmt: skip

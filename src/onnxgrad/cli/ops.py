@@ -1,0 +1,89 @@
+"""`onnxgrad ops [NAME]`: the operators, or one of them with formula, shapes and accuracy."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+
+from rich.console import Console
+from rich.table import Table
+
+from onnxgrad.contracts import Attribute, Contract, Tensor, contracts
+from onnxgrad.errors import ContractError
+
+
+def add_parser(commands) -> argparse.ArgumentParser:
+    parser = commands.add_parser("ops", help="list the operators that onnxgrad adds to ONNX Runtime")
+    parser.add_argument("name", nargs="?", help="show one operator in full, such as ReluGrad")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    console = Console(highlight=False)
+    if options.name is None:
+        console.print(overview())
+        console.print(f"{len(contracts())} operators of domain com.microsoft, opset 1, float32 and float64.")
+    else:
+        show(find(options.name), console)
+    return 0
+
+
+def find(name: str) -> Contract:
+    """The contract of that ONNX or Python name."""
+    by_name = {**contracts(), **{c.python_name: c for c in contracts().values()}}
+    if name in by_name:
+        return by_name[name]
+    near = difflib.get_close_matches(name, by_name, n=1)
+    hint = f", did you mean {near[0]}?" if near else ", see `onnxgrad ops` for the list"
+    raise ContractError(f"no operator is called '{name}'{hint}")
+
+
+def overview() -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("operator", "inputs", "attributes", "outputs"):
+        table.add_column(title, overflow="fold")
+    for c in contracts().values():
+        table.add_row(
+            f"[bold]{c.name}[/bold]",
+            " ".join(short(t) for t in c.inputs),
+            " ".join(a.name for a in c.attributes),
+            " ".join(short(t) for t in c.outputs),
+        )
+    return table
+
+
+def short(tensor: Tensor) -> str:
+    """The name, with ? when it may be absent."""
+    return tensor.name + ("?" if tensor.optional else "")
+
+
+def show(contract: Contract, console: Console) -> None:
+    console.print(f"[bold]{contract.name}[/bold]  {contract.summary}")
+    console.print(f"\n  {contract.formula}\n", markup=False)
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for kind, tensors in (("input", contract.inputs), ("output", contract.outputs)):
+        for t in tensors:
+            optional = " (optional)" if t.optional else ""
+            table.add_row(kind, f"[bold]{t.name}[/bold]", t.spec.replace("[", "\\["), t.doc + optional)
+    for a in contract.attributes:
+        table.add_row("attribute", f"[bold]{a.name}[/bold]", default_text(a), a.doc)
+    console.print(table)
+    console.print(f"\naccuracy   {accuracy_text(contract)}")
+    console.print(f"NumPy      onnxgrad.kernels.{contract.python_name}(...)")
+
+
+def default_text(attribute: Attribute) -> str:
+    """`= 0.01`, or the kind of value when there is no default."""
+    if attribute.default is None:
+        return attribute.kind
+    if isinstance(attribute.default, float):
+        return f"= {attribute.default:g}"
+    return f"= {attribute.default}"
+
+
+def accuracy_text(contract: Contract) -> str:
+    """`float32 within 5 ulp of …; float64 within 1e-13`."""
+    accuracy = contract.accuracy
+    if accuracy.measure.startswith("ulp"):
+        return f"float32 within {accuracy.float32:g} {accuracy.measure}; float64 within {accuracy.float64:g}"
+    return f"float32 within {accuracy.float32:g}, float64 within {accuracy.float64:g}, {accuracy.measure}"

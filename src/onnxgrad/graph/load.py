@@ -1,0 +1,216 @@
+"""From whatever a caller calls a model to a private, checked `onnx_ir.Model`, and back."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass, ShapeInferencePass
+
+from onnxgrad.graph import infer as shapes
+from onnxgrad.graph.constants import TABLE, Constants
+from onnxgrad.graph.schemas import signature
+
+# The builder emits ScatterElements(reduction="add"), which is as old as this opset.
+FLOOR = 16
+# A protobuf message ends at 2 GB; weights above this stay in their external files.
+INLINE_LIMIT = 1 << 30
+
+
+def load(model: Any) -> ir.Model:
+    """Return a private copy of `model`: functions inlined, sorted, opset >= 16, shapes inferred.
+
+    `model` is a path, the bytes of a file, an `onnx.ModelProto` or an `onnx_ir.Model`.
+    Raises ValueError where it is none of these, or is no well-formed graph.
+    """
+    copy = _copy(model)
+    _check_graph(copy)
+    if copy.functions:
+        copy = InlinePass()(copy).model
+    try:
+        copy.graph.sort()
+    except ValueError as error:
+        raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
+    copy = _raise_opset(copy)
+    infer(copy)
+    return copy
+
+
+def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
+    """Return `model` in the kind that the caller passed: `onnx_ir.Model` for one, else a proto."""
+    if isinstance(like, ir.Model):
+        return model
+    total = 0
+    for value in model.graph.initializers.values():
+        total += value.const_value.nbytes if value.const_value is not None else 0
+    if total < INLINE_LIMIT:
+        ir.external_data.load_to_model(model)
+    try:
+        return ir.to_proto(model)
+    except ir.serde.SerdeError as error:
+        raise ValueError(f"the model is malformed: {_root(error)}") from error
+
+
+def infer(model: ir.Model) -> None:
+    """Fill in the types and shapes that can be told, and fold the integers they tell."""
+    _infer_shapes(model)
+    if _fold_integers(model) | _complete(model):
+        _infer_shapes(model)
+
+
+def _infer_shapes(model: ir.Model) -> None:
+    log = logging.getLogger("onnx_ir.passes.common.shape_inference")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
+    finally:
+        log.setLevel(level)
+    for value in model.graph.initializers.values():
+        if value.const_value is not None:
+            value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape)
+
+
+def _complete(model: ir.Model) -> bool:
+    """Add the ranks that ONNX leaves open and we can tell, such as that of a convolution."""
+    found = False
+    for node in model.graph:
+        value = node.outputs[0] if node.outputs and not node.domain else None
+        if value is None or value.shape is not None:
+            continue
+        try:
+            attributes = {k: a.value for k, a in node.attributes.items()}
+            dtype, shape = shapes.infer(node.op_type, node.inputs, attributes)
+        except (IndexError, KeyError, TypeError, ValueError):
+            continue  # a malformed node; the walk names it if it is in the way
+        if shape is not None:
+            value.shape, found = ir.Shape(shape), True
+            value.dtype = value.dtype or dtype
+    return found
+
+
+def _fold_integers(model: ir.Model) -> bool:
+    """Write integer chains that do not depend on the run as constants; say whether any changed.
+
+    Inference cannot see through all of them (torch.onnx computes axes by Mod and Slice), and
+    then loses the rank of what they reshape.
+    """
+    graph, constants, folded = model.graph, Constants(()), []
+    for node in graph:
+        if node.op_type not in TABLE or node.domain or len(node.outputs) != 1:
+            continue
+        value = node.outputs[0]
+        if value.dtype != ir.DataType.INT64 or value.is_graph_output():
+            continue
+        array = constants.array(value)
+        if array is not None:
+            folded.append((value, array))
+    for value, array in folded:
+        new = ir.Value(name=f"{value.name}/folded", const_value=ir.tensor(array.astype(np.int64)))
+        new.dtype, new.shape = ir.DataType.INT64, ir.Shape(array.shape)
+        new.const_value.name = new.name
+        graph.register_initializer(new)
+        ir.convenience.replace_all_uses_with(value, new)
+    _remove_unused(graph, [value.producer() for value, _ in folded])
+    return bool(folded)
+
+
+def _remove_unused(graph: ir.Graph, nodes: list[ir.Node]) -> None:
+    """Remove nodes that nothing uses any more, and what only they used. The rest stays."""
+    while nodes:
+        node = nodes.pop()
+        if node.graph is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
+            continue
+        nodes.extend(v.producer() for v in node.inputs if v is not None and v.producer())
+        graph.remove(node, safe=True)
+
+
+def _copy(model: Any) -> ir.Model:
+    if isinstance(model, ir.Model):
+        return model.clone()
+    try:
+        if isinstance(model, onnx.ModelProto):
+            return ir.from_proto(model)
+        if isinstance(model, (bytes, bytearray, memoryview)):
+            return ir.from_proto(onnx.load_model_from_string(bytes(model)))
+        if isinstance(model, (str, os.PathLike)):
+            return ir.load(Path(model))
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        if isinstance(model, onnx.ModelProto):
+            raise ValueError(f"the model is malformed: {_root(error)}") from error
+        source = f"file {os.fspath(model)!r}" if isinstance(model, (str, os.PathLike)) else "bytes"
+        raise ValueError(f"the {source} hold no ONNX model: {_root(error)}") from error
+    raise ValueError(
+        f"model is a {type(model).__name__}, expected a path, bytes, "
+        "an onnx.ModelProto or an onnx_ir.Model"
+    )
+
+
+def _root(error: BaseException) -> BaseException:
+    """The innermost cause, which is where onnx-ir says what is wrong."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _check_graph(model: ir.Model) -> None:
+    """Every value that a node reads is an input, an initializer or made by a node."""
+    graph = model.graph
+    inputs = set(graph.inputs)
+    for node in graph:
+        _check_node(node, model.opset_imports.get(node.domain))
+        for value in node.inputs:
+            known = (
+                value is None
+                or value.name == ""
+                or value.producer() is not None
+                or value in inputs
+                or value.const_value is not None
+            )
+            if not known:
+                raise ValueError(
+                    f"node {node.name or node.op_type!r} reads {value.name!r}, "
+                    "which no node, input or initializer of the graph provides"
+                )
+    for value in graph.outputs:
+        if value.producer() is None and value not in inputs and value.const_value is None:
+            raise ValueError(f"graph output {value.name!r} is made by no node of the graph")
+
+
+def _check_node(node: ir.Node, opset: int | None) -> None:
+    """A node of ONNX has as many inputs as its operator takes, and the attributes it must have."""
+    sig = None if opset is None else signature(node.op_type, opset, node.domain)
+    if sig is None:
+        return
+    who = f"node {(node.name or node.outputs[0].name)!r} ({node.op_type})"
+    least, most = sig.arity
+    if not least <= len(node.inputs) <= most:
+        expected = f"{least}" if least == most else f"{least} to {most}"
+        raise ValueError(f"{who} has {len(node.inputs)} inputs, expected {expected}")
+    for name, value in zip(sig.inputs[:least], node.inputs, strict=False):
+        if value is None and name not in sig.optional:
+            raise ValueError(f"{who} leaves out input {name!r}, which it must have")
+    for name in sig.required:
+        if name not in node.attributes:
+            raise ValueError(f"{who} lacks the attribute {name!r}, which it must have")
+
+
+def _raise_opset(model: ir.Model) -> ir.Model:
+    opset = model.opset_imports.get("", FLOOR)
+    if opset >= FLOOR:
+        model.opset_imports.setdefault("", FLOOR)
+        return model
+    try:
+        converted = onnx.version_converter.convert_version(ir.to_proto(model), FLOOR)
+    except Exception as error:
+        raise ValueError(
+            f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"
+        ) from error
+    return ir.from_proto(converted)

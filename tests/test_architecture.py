@@ -1,0 +1,137 @@
+"""The arrows of docs/architecture.md, kept by a machine: who may include or import what, and how large things grow."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import onnxgrad
+
+ROOT = Path(__file__).resolve().parents[1]
+NATIVE = ROOT / "native"
+PACKAGE = ROOT / "src" / "onnxgrad"
+
+# A folder of native/ may include these folders, and of other libraries only what is listed.
+MAY_INCLUDE = {"core": {"core"}, "ops": {"core", "ops"}, "hosts": {"core", "hosts"}, "tests": {"core", "ops"}}
+LIBRARIES = {
+    "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h"},
+    "immintrin.h": {"core/vector.h"},
+    "arm_neon.h": {"core/vector.h"},
+    "pthread.h": {"core/parallel.cpp"},
+    "hosts/ort_abi.h": {"hosts/ort.cpp", "hosts/ort_shapes.h", "hosts/ort_attributes.h"},
+}
+
+# A part of the package may import these parts.
+MAY_IMPORT = {
+    "errors": set(),
+    "contracts": {"errors"},
+    "kernels": {"errors", "contracts"},
+    "ort": {"errors", "contracts"},
+    "graph": {"errors", "graph"},
+    "autodiff": {"errors", "contracts", "graph", "autodiff"},
+    "train": {"errors", "contracts", "kernels", "ort", "graph", "autodiff", "train"},
+}
+
+PUBLIC = {
+    "ContractError", "GradientError", "OnnxGradError", "get_num_threads", "kernels", "library_path",
+    "register", "session", "set_num_threads",
+    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported",
+}  # fmt: skip
+
+
+def native_files() -> list[Path]:
+    return sorted(p for p in NATIVE.rglob("*") if p.suffix in {".h", ".cpp"})
+
+
+def python_files() -> list[Path]:
+    return sorted(p for folder in ("src", "tests", "bench", "tools") for p in (ROOT / folder).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", native_files(), ids=relative)
+def test_includes_follow_the_arrows(path):
+    folder = path.relative_to(NATIVE).parts[0]
+    for quote, name in re.findall(r'#include ([<"])([^>"]+)', path.read_text()):
+        if quote == '"' and not name.endswith(".inc"):
+            assert name.split("/")[0] in MAY_INCLUDE[folder], f"{relative(path)} includes {name}"
+        for library, allowed in LIBRARIES.items():
+            if name.startswith(library):
+                assert str(path.relative_to(NATIVE)) in allowed, f"{relative(path)} includes {name}"
+
+
+@pytest.mark.parametrize("path", native_files(), ids=relative)
+def test_intrinsics_stay_in_the_core(path):
+    if path.relative_to(NATIVE).parts[0] != "core":
+        assert not re.search(r"\b_mm(256|512)?_\w+\(", path.read_text())
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The parts of onnxgrad that a file imports, wherever in the file."""
+    parts = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{a.name}" if node.module == "onnxgrad" else node.module for a in node.names]
+        elif isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        else:
+            continue
+        parts |= {n.split(".")[1] for n in names if n.startswith("onnxgrad.")}
+    return parts - {"_native"}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=relative)
+def test_imports_follow_the_arrows(path):
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if part in MAY_IMPORT:
+        assert imported_parts(path) <= MAY_IMPORT[part]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=relative)
+def test_onnxruntime_and_torch_are_never_imported_at_the_top(path):
+    tree = ast.parse(path.read_text())
+    guarded = {
+        id(n) for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        for n in ast.walk(node)
+    }  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            assert not any(n.split(".")[0] == "torch" for n in names), "torch is for tests and benchmarks only"
+            if id(node) not in guarded:
+                assert not any(n.split(".")[0] == "onnxruntime" for n in names)
+
+
+def test_public_names():
+    assert set(onnxgrad.__all__) == PUBLIC
+    assert all(hasattr(onnxgrad, name) for name in PUBLIC)
+
+
+TABLES = ("tests/cases/", "tests/reference/", "bench/lines.py", "src/onnxgrad/autodiff/rules/", "tests/autodiff/")
+
+
+@pytest.mark.parametrize("path", [*native_files(), *python_files()], ids=relative)
+def test_files_stay_small_enough_to_read(path):
+    if not relative(path).startswith(TABLES):
+        assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("path", python_files(), ids=relative)
+def test_functions_stay_small_enough_to_read(path):
+    if relative(path).startswith(TABLES):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert node.end_lineno - node.lineno < 60, f"{node.name} is longer than 60 lines"
+
+
+@pytest.mark.parametrize("path", [*native_files(), *python_files()], ids=relative)
+def test_no_loose_ends(path):
+    if path.name != "test_architecture.py":
+        assert not re.search(r"\b(TODO|FIXME|XXX)\b", path.read_text())

@@ -1,0 +1,83 @@
+"""Write docs/ops.md and the tables of docs/accuracy.md from the contracts: `python tools/make_docs.py [--check]`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from onnxgrad.cli.ops import accuracy_text, default_text
+from onnxgrad.contracts import Contract, contracts
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from golden.differences import DIFFERENCES, EXTENSIONS  # noqa: E402
+
+
+def operator_section(c: Contract) -> str:
+    lines = [f"## {c.name}", "", c.summary, "", f"    {c.formula}", ""]
+    lines += ["| | name | type and shape | |", "|---|---|---|---|"]
+    for kind, tensors in (("input", c.inputs), ("output", c.outputs)):
+        for t in tensors:
+            doc = t.doc + (" (optional)" if t.optional else "")
+            lines.append(f"| {kind} | {t.name} | `{t.spec}` | {doc} |")
+    for a in c.attributes:
+        accepted = f": {', '.join(a.accepted)}" if a.accepted else ""
+        lines.append(f"| attribute | {a.name} | {default_text(a)} | {a.doc}{accepted} |")
+    lines += ["", f"On NumPy: `onnxgrad.kernels.{c.python_name}`. Accuracy: {accuracy_text(c)}.", ""]
+    return "\n".join(lines)
+
+
+def ops_page() -> str:
+    head = (
+        "# Operators\n\nDomain `com.microsoft`, opset 1. Generated from the contracts in `native/ops` by "
+        "`tools/make_docs.py`; do not edit.\n\n`T` is float32 or float64 and `I` is int32 or int64, the same for every "
+        "tensor of a call. `name...` stands for any number of dims; a symbol means the same number wherever it stands.\n\n"
+    )
+    return head + "\n".join(operator_section(c) for c in contracts().values())
+
+
+def accuracy_page() -> str:
+    lines = [
+        "# Accuracy",
+        "",
+        "Generated from the contracts and `tests/golden/differences.py` by `tools/make_docs.py`; do not edit.",
+        "",
+        "Every case in `tests/cases` is checked against a float64 reference written from the maths "
+        "(`tests/reference`), within the bound of the contract. Results have the same bits in both hosts, on any "
+        "number of threads and in every run; they may differ in the last bits between instruction sets.",
+        "",
+        "| operator | float32 | float64 | measure |",
+        "|---|---|---|---|",
+    ]
+    for c in contracts().values():
+        a = c.accuracy
+        measure = a.measure.replace("|", "\\|")
+        lines.append(f"| {c.name} | {a.float32:g} | {a.float64:g} | {measure} |")
+    lines += ["", "## Differences from onnxruntime-training 1.19.2", ""]
+    lines += ["Where both give numbers:", "", "| operator | case | difference |", "|---|---|---|"]
+    for name, reasons in DIFFERENCES.items():
+        lines += [f"| {name} | {title} | {reason} |" for title, reason in reasons.items()]
+    lines += ["", "What the old package does not do:", "", "| operator | |", "|---|---|"]
+    lines += [f"| {name} | {text} |" for name, text in EXTENSIONS.items()]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"docs/ops.md": ops_page, "docs/accuracy.md": accuracy_page}
+
+
+def main() -> None:
+    stale = []
+    for name, page in PAGES.items():
+        path, text = ROOT / name, page()
+        if "--check" in sys.argv:
+            if not path.exists() or path.read_text() != text:
+                stale.append(name)
+        else:
+            path.write_text(text)
+    if stale:
+        raise SystemExit(f"{', '.join(stale)}: not up to date, run python tools/make_docs.py")
+
+
+if __name__ == "__main__":
+    main()
