@@ -29,9 +29,10 @@ template <class T, class Cell>
 void run_gru(Call& call, const RecurrentCall& r, const Lengths& lengths, bool linear_before_reset) {
   const RecurrentShape s = r.shape;
   const std::vector<Chunk> chunks = cut_into_chunks(lengths, s.S);
-  Workspace space(call);
+  Workspace space;
   GruForward<T, Cell> forward(r, lengths, chunks, linear_before_reset, space);
-  space.acquire();
+  Workspace::acquire(call, space.bytes());
+  space.open();
   GruForwardTensors<T> t;
   t.x = {call.input<T>("X").data(), s.I, s.N, 1};
   t.w = {call.input<T>("W").data(), 3 * s.H * s.I, 1, s.D};

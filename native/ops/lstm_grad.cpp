@@ -40,9 +40,10 @@ template <class T, class Cell>
 void run_lstm_grad(Call& call, const RecurrentCall& r, const Lengths& lengths, bool input_forget) {
   const RecurrentShape s = r.shape;
   const std::vector<Chunk> chunks = cut_into_chunks(lengths, s.S);
-  Workspace space(call);
+  Workspace space;
   LstmGrad<T, Cell> gradient(r, lengths, chunks, input_forget, space);
-  space.acquire();
+  Workspace::acquire(call, space.bytes());
+  space.open();
   const auto input = [&](const char* name, Dim width, Dim rows, Dim directions) {
     return Tensor<const T>{call.input<T>(name).data(), width, rows, directions};
   };

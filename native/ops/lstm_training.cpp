@@ -33,9 +33,10 @@ template <class T, class Cell>
 void run_lstm(Call& call, const RecurrentCall& r, const Lengths& lengths, bool input_forget) {
   const RecurrentShape s = r.shape;
   const std::vector<Chunk> chunks = cut_into_chunks(lengths, s.S);
-  Workspace space(call);
+  Workspace space;
   LstmForward<T, Cell> forward(r, lengths, chunks, input_forget, call.has("P"), space);
-  space.acquire();
+  Workspace::acquire(call, space.bytes());
+  space.open();
   LstmForwardTensors<T> t;
   t.x = {call.input<T>("X").data(), s.I, s.N, 1};
   t.w = {call.input<T>("W").data(), 4 * s.H * s.I, 1, s.D};

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .gru_training import DEFAULTS
-from .recurrent import activations_of, active_rows, float64, slope_under_clip, steps
+from reference.gru_training import DEFAULTS
+from reference.recurrent import (
+    activations_of,
+    active_rows,
+    float64,
+    nonempty_rows,
+    slope_under_clip,
+    steps,
+)
 
 
 def gru_grad(
@@ -14,7 +21,6 @@ def gru_grad(
     linear_before_reset=0,
 ):  # fmt: skip
     """Return dX, dW, dR, dB, dH0."""
-    stored_as = ZRH.dtype
     X, W, R, B, H0, HAll, ZRH = float64(X, W, R, B, H0, HAll, ZRH)
     grad_HAll, grad_Ht = float64(grad_HAll, grad_Ht)
     S, N, _ = X.shape
@@ -28,8 +34,7 @@ def gru_grad(
         r_z, r_r, r_h = np.split(R[d], 3)
         rb_h = np.zeros(H) if B is None else B[d, 5 * H :]
         order = list(steps(direction, d, S))
-        # the final state is that of the last step; an empty row has none, and its cotangent goes nowhere
-        nonempty = np.ones((N, 1), bool) if SL is None else (np.asarray(SL) > 0)[:, None]
+        nonempty = nonempty_rows(SL, S, N)
         dh = np.where(nonempty, 0 if grad_Ht is None else grad_Ht[d], np.zeros((N, H)))
         for step in range(S - 1, -1, -1):
             t = order[step]
@@ -39,8 +44,8 @@ def gru_grad(
             z, r, n = np.split(ZRH[t, d], 3, axis=1)
 
             dhidden = np.where(active, dh + (0 if grad_HAll is None else grad_HAll[t, d]), 0)
-            da_z = dhidden * (h_prev - n) * slope_under_clip(f, z, clip, stored_as)
-            da_n = dhidden * (1 - z) * slope_under_clip(g, n, clip, stored_as)
+            da_z = dhidden * (h_prev - n) * slope_under_clip(f, z, clip)
+            da_n = dhidden * (1 - z) * slope_under_clip(g, n, clip)
             if linear_before_reset:  # n = g(… + r (h_prev Rhᵀ + Rbh))
                 dr = da_n * (h_prev @ r_h.T + rb_h)
                 dlinear = da_n * r  # of h_prev Rhᵀ + Rbh
@@ -49,7 +54,7 @@ def gru_grad(
                 dr = (da_n @ r_h) * h_prev
                 dlinear = da_n
                 dh_prev, d_r_h = (da_n @ r_h) * r, da_n.T @ (r * h_prev)
-            da_r = dr * slope_under_clip(f, r, clip, stored_as)
+            da_r = dr * slope_under_clip(f, r, clip)
             dh_prev = dh_prev + da_z @ r_z + da_r @ r_r + dhidden * z
 
             da = np.hstack([da_z, da_r, da_n])

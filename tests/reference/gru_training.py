@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .recurrent import activations_of, active_rows, clipped, float64, steps
+from reference.recurrent import activations_of, active_rows, clipped, float64, steps
 
 DEFAULTS = ("Sigmoid", "Tanh")
 
@@ -29,7 +29,10 @@ def gru_training(
             active = active_rows(SL, t, N)
             z = f.value(clipped(X[t] @ w_z.T + h_prev @ r_z.T + wb_z + rb_z, clip))
             r = f.value(clipped(X[t] @ w_r.T + h_prev @ r_r.T + wb_r + rb_r, clip))
-            recurrent = r * (h_prev @ r_h.T + rb_h) if linear_before_reset else (r * h_prev) @ r_h.T + rb_h
+            if linear_before_reset:
+                recurrent = r * (h_prev @ r_h.T + rb_h)
+            else:
+                recurrent = (r * h_prev) @ r_h.T + rb_h
             n = g.value(clipped(X[t] @ w_h.T + recurrent + wb_h, clip))
             hidden = (1 - z) * n + z * h_prev
             ZRH[t, d] = np.where(active, np.hstack([z, r, n]), 0)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .lstm_training import DEFAULTS
-from .recurrent import activations_of, active_rows, float64, slope_under_clip, steps
+from reference.lstm_training import DEFAULTS
+from reference.recurrent import (
+    activations_of,
+    active_rows,
+    float64,
+    nonempty_rows,
+    slope_under_clip,
+    steps,
+)
 
 
 def lstm_grad(
@@ -14,7 +21,6 @@ def lstm_grad(
     direction="forward", hidden_size=None, input_forget=0,
 ):  # fmt: skip
     """Return dX, dW, dR, dB, dH0, dC0, dP. Without P the peepholes are taken as zero, as in the old kernel."""
-    stored_as = IOFC.dtype
     X, W, R, H0, C0, HAll, CAll, IOFC, P = float64(X, W, R, H0, C0, HAll, CAll, IOFC, P)
     grad_HAll, grad_Ht, grad_Ct = float64(grad_HAll, grad_Ht, grad_Ct)
     S, N, _ = X.shape
@@ -28,14 +34,13 @@ def lstm_grad(
         h_0 = np.zeros((N, H)) if H0 is None else H0[d]
         c_0 = np.zeros((N, H)) if C0 is None else C0[d]
         order = list(steps(direction, d, S))
-        # the final states are those of the last step; an empty row has none, and its cotangent goes nowhere
-        nonempty = np.ones((N, 1), bool) if SL is None else (np.asarray(SL) > 0)[:, None]
+        nonempty = nonempty_rows(SL, S, N)
         dh = np.where(nonempty, 0 if grad_Ht is None else grad_Ht[d], np.zeros((N, H)))
         dc = np.where(nonempty, 0 if grad_Ct is None else grad_Ct[d], np.zeros((N, H)))
         for step in range(S - 1, -1, -1):
             t = order[step]
             active = active_rows(SL, t, N)
-            # what came before t: a row that was not active yet at the previous time is at its initial state
+            # a row that had no step at the time before is still in its initial state
             started = active_rows(SL, order[step - 1], N) if step else np.zeros((N, 1), bool)
             h_prev = np.where(started, HAll[order[step - 1], d] if step else 0, h_0)
             c_prev = np.where(started, CAll[order[step - 1], d] if step else 0, c_0)
@@ -43,13 +48,15 @@ def lstm_grad(
             cell = CAll[t, d]
 
             dhidden = dh + (0 if grad_HAll is None else grad_HAll[t, d])
-            da_o = dhidden * h.value(cell) * slope_under_clip(f, o, clip, stored_as)
+            da_o = dhidden * h.value(cell) * slope_under_clip(f, o, clip)
             dcell = dc + dhidden * o * h.slope(h.value(cell)) + da_o * p_o
             dforget = dcell * c_prev
             di = dcell * c - (dforget if input_forget else 0)
-            da_i = di * slope_under_clip(f, i, clip, stored_as)
-            da_f = np.zeros((N, H)) if input_forget else dforget * slope_under_clip(f, forget, clip, stored_as)
-            da_c = dcell * i * slope_under_clip(g, c, clip, stored_as)
+            da_i = di * slope_under_clip(f, i, clip)
+            da_f = np.zeros((N, H))
+            if not input_forget:
+                da_f = dforget * slope_under_clip(f, forget, clip)
+            da_c = dcell * i * slope_under_clip(g, c, clip)
             dc_prev = dcell * forget + da_i * p_i + da_f * p_f
 
             da = np.where(active, np.hstack([da_i, da_o, da_f, da_c]), 0)
@@ -58,7 +65,7 @@ def lstm_grad(
             dR[d] += da.T @ h_prev
             dB[d] += np.tile(da.sum(0), 2)
             da_i, da_o, da_f, _ = np.split(da, 4, axis=1)
-            dP[d] += np.hstack([(da_i * c_prev).sum(0), (da_o * cell).sum(0), (da_f * c_prev).sum(0)])
+            dP[d] += np.hstack([da_i * c_prev, da_o * cell, da_f * c_prev]).sum(0)
             dh = np.where(active, da @ R[d], dh)
             dc = np.where(active, dc_prev, dc)
         dH0[d], dC0[d] = dh, dc

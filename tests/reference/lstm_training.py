@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .recurrent import activations_of, active_rows, clipped, float64, steps
+from reference.recurrent import activations_of, active_rows, clipped, float64, steps
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
 

@@ -1,7 +1,7 @@
-"""What LSTM and GRU share: the activations of the ONNX list, the order of the steps, who is active at a step.
+"""What LSTM and GRU share: activations, the order of the steps, and which rows have a step.
 
-Everything is float64 and written from the ONNX equations, one time step at a time, so that it can be read beside
-the operator's text. Nothing here is taken from the kernels.
+Everything is float64 and written from the ONNX equations, one time step at a time, so that it can
+be read beside the operator's text. Nothing here is taken from the kernels.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# name: (number of alphas, number of betas, default alpha, default beta), as onnxruntime has them: where the ONNX
-# text is silent (Affine, ScaledTanh) or says otherwise (ThresholdedRelu: 1), onnxruntime takes 0.
+# name: (number of alphas, number of betas, default alpha, default beta), as onnxruntime has them:
+# where the ONNX text is silent (Affine, ScaledTanh) or has 1 (ThresholdedRelu), it takes 0.
 PARAMETERS = {
     "affine": (1, 1, 0.0, 0.0),
     "relu": (0, 0, 0.0, 0.0),
@@ -91,7 +91,10 @@ class Activation:
 
 
 def activations_of(names, alphas, betas, defaults, directions):
-    """The functions of each direction; alphas and betas are consumed in order by the functions that take them."""
+    """The functions of each direction.
+
+    Alphas and betas are consumed in order, by the functions that take them.
+    """
     names = list(names) if names else list(defaults) * directions
     alphas, betas = list(alphas or []), list(betas or [])
     functions = []
@@ -102,27 +105,28 @@ def activations_of(names, alphas, betas, defaults, directions):
         if takes_beta and betas:
             beta = betas.pop(0)
         # attributes are float32 whatever the type of the tensors
-        functions.append(Activation(name.lower(), float(np.float32(alpha)), float(np.float32(beta))))
+        alpha, beta = float(np.float32(alpha)), float(np.float32(beta))
+        functions.append(Activation(name.lower(), alpha, beta))
     each = len(defaults)
     return [functions[d * each : (d + 1) * each] for d in range(directions)]
 
 
 def clipped(x, clip):
     """A pre-activation after `clip`."""
-    return x if clip is None else np.clip(x, -np.float64(np.float32(clip)), np.float64(np.float32(clip)))
+    return x if clip is None else np.clip(x, -np.float32(clip), np.float32(clip))
 
 
-def slope_under_clip(activation, y, clip, stored_as):
+def slope_under_clip(activation, y, clip):
     """f'(clip(x)) d clip(x)/dx where y = f(clip(x)): zero where y is what f gives at one of the limits.
 
-    Only y is known, and it may carry the rounding of the type it was stored in.
+    Only y is known, and it may carry the rounding of float32.
     """
     slope = activation.slope(y)
     if clip is None:
         return slope
     limit = np.float64(np.float32(clip))
     ends = activation.value(np.array([-limit, limit]))
-    margin = 8 * np.finfo(stored_as).eps * np.abs(ends)
+    margin = 8 * np.finfo(np.float32).eps * np.abs(ends)
     low, high = np.argmin(ends), np.argmax(ends)
     inside = (y > ends[low] + margin[low]) & (y < ends[high] - margin[high])
     return np.where(inside, slope, 0.0)
@@ -137,6 +141,12 @@ def steps(direction, index, length):
     """The times in the order in which direction `index` runs through them."""
     backwards = direction == "reverse" or index == 1
     return range(length - 1, -1, -1) if backwards else range(length)
+
+
+def nonempty_rows(SL, steps, batch):
+    """A column of flags: which rows have any step. The final state of the others is a constant 0."""
+    lengths = np.full(batch, steps) if SL is None else np.asarray(SL)
+    return (lengths > 0)[:, None]
 
 
 def active_rows(SL, t, batch):
