@@ -14,6 +14,4 @@ inline Contract gru_contract(const char* name) {
                                        "1: the reset gate multiplies H·Rhᵀ + Rbh; 0: it multiplies H");
 }
 
-inline bool has_linear_before_reset(const Call& call) { return call.integer("linear_before_reset") != 0; }
-
 }  // namespace onnxgrad::ONNXGRAD_ISA

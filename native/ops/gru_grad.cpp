@@ -9,7 +9,7 @@ const Contract& gru_grad_contract() {
           .formula("da = the chain rule through the gates; dX = da·W, dW = Σ daᵀ·X, dR = Σ daᵀ·H[t−1], dB = Σ da")
           .accuracy(Measure::rms, 2e-6, 1e-13)
           .check([](const Contract& c, const std::vector<Attribute>& values) {
-            check_recurrent_attributes(c, values, gru_functions(), true);
+            check_recurrent_attributes(c, values, gru_functions(), "linear_before_reset", true);
           })
           .input("X", "T[S, N, I]", "the input sequences, time first")
           .input("W", "T[D, 3*H, I]", "input weights, gates in the order z r h")
@@ -64,7 +64,7 @@ void run_gru_grad(Call& call, const RecurrentCall& r, const Lengths& lengths, bo
 
 template <class T> void gru_grad(Call& call) {
   const RecurrentCall r = prepare_recurrent(call, gru_functions());
-  const bool linear_before_reset = has_linear_before_reset(call);
+  const bool linear_before_reset = call.integer("linear_before_reset") != 0;
   require_cotangent(call, {"grad_HAll", "grad_Ht"});
   const Lengths lengths(call, r.shape, call.input<std::int32_t>("SL"));
   if (r.standard)

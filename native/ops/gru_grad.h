@@ -121,8 +121,9 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T> {
 
   // dh += the products with R for `rows` rows from `row` of the chunk on. dh holds dh ∘ z (+ q ∘ r) already.
   void complete_dh(Dim d, Dim row, Dim rows, ColumnRange columns) const {
-    add_product(Base::hidden_part(rows, columns), da_part(d, row, 1), (linear_before_reset_ ? 3 : 2) * s_.H,
-                at(memory(d).packed_r), s_.H, Base::dh_row(d, 0), s_.H);
+    if (rows > 0)
+      state_product<true>(Base::hidden_part(rows, columns), da_part(d, row, 1), (linear_before_reset_ ? 3 : 2) * s_.H,
+                          at(memory(d).packed_r), s_.H, Base::dh_row(d, 0), s_.H);
   }
 
   void step(Dim d, const Moment& m, ColumnRange columns) const {
@@ -156,8 +157,8 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T> {
   // Without linear_before_reset: q, and what needs it.
   void second(Dim d, const Moment& m, ColumnRange columns) const {
     const Dim H = s_.H;
-    set_product(Base::hidden_part(lengths_.active(m.t), columns), da_part(d, m.row, 0), H, packed_rh(d), H,
-                at(more(d).q), H);
+    state_product<false>(Base::hidden_part(lengths_.active(m.t), columns), da_part(d, m.row, 0), H, packed_rh(d), H,
+                         at(more(d).q), H);
     for (Dim k = 0; k < lengths_.active(m.t); ++k)
       for (Dim c = columns.first; c < columns.last; c += lanes<T>) {
         const Dim width = std::min(columns.last - c, lanes<T>);

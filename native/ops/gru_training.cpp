@@ -9,7 +9,7 @@ const Contract& gru_training_contract() {
           .formula("z, r = f(X·Wᵀ + H[t−1]·Rᵀ + Wb + Rb); n = g(…); H = (1 − z)∘n + z∘H[t−1]")
           .accuracy(Measure::rms, 2e-6, 1e-13)
           .check([](const Contract& c, const std::vector<Attribute>& values) {
-            check_recurrent_attributes(c, values, gru_functions(), false);
+            check_recurrent_attributes(c, values, gru_functions(), "linear_before_reset", false);
           })
           .input("X", "T[S, N, I]", "the input sequences, time first")
           .input("W", "T[D, 3*H, I]", "input weights, gates in the order z r h")
@@ -52,7 +52,7 @@ void run_gru(Call& call, const RecurrentCall& r, const Lengths& lengths, bool li
 
 template <class T> void gru_training(Call& call) {
   const RecurrentCall r = prepare_recurrent(call, gru_functions());
-  const bool linear_before_reset = has_linear_before_reset(call);
+  const bool linear_before_reset = call.integer("linear_before_reset") != 0;
   const Lengths lengths(call, r.shape, call.input<std::int32_t>("SL"));
   if (r.standard)
     run_gru<T, StandardCell<T>>(call, r, lengths, linear_before_reset);

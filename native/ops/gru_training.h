@@ -143,7 +143,8 @@ template <class T, class Cell> class GruForward {
   }
 
   void multiply_state(Dim d, Part part, const T* state) {
-    set_product(part, Rows<T>{state, padded_}, s_.H, at(memory(d).packed_r), columns_, at(memory(d).from_h), pitch_);
+    state_product<false>(part, Rows<T>{state, padded_}, s_.H, at(memory(d).packed_r), columns_, at(memory(d).from_h),
+                         pitch_);
   }
 
   void step(Dim d, const Moment& m, Dim first, Dim last) {

@@ -13,10 +13,4 @@ inline Contract lstm_contract(const char* name) {
   return recurrent_contract(name).attr("input_forget", 0, "1: the forget gate is 1 − i");
 }
 
-inline bool has_input_forget(const Call& call) {
-  const std::int64_t flag = call.integer("input_forget");
-  if (flag != 0 && flag != 1) call.fail("input_forget is " + std::to_string(flag) + ", expected 0 or 1");
-  return flag == 1;
-}
-
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -9,7 +9,7 @@ const Contract& lstm_grad_contract() {
           .formula("da = the chain rule through the gates; dX = da·W, dW = Σ daᵀ·X, dR = Σ daᵀ·H[t−1], dB = Σ da")
           .accuracy(Measure::rms, 2e-6, 1e-13)
           .check([](const Contract& c, const std::vector<Attribute>& values) {
-            check_recurrent_attributes(c, values, lstm_functions(), true);
+            check_recurrent_attributes(c, values, lstm_functions(), "input_forget", true);
           })
           .input("X", "T[S, N, I]", "the input sequences, time first")
           .input("W", "T[D, 4*H, I]", "input weights, gates in the order i o f c")
@@ -74,7 +74,7 @@ void run_lstm_grad(Call& call, const RecurrentCall& r, const Lengths& lengths, b
 
 template <class T> void lstm_grad(Call& call) {
   const RecurrentCall r = prepare_recurrent(call, lstm_functions());
-  const bool input_forget = has_input_forget(call);
+  const bool input_forget = call.integer("input_forget") != 0;
   require_cotangent(call, {"grad_HAll", "grad_Ht", "grad_Ct"});
   const Lengths lengths(call, r.shape, call.input<std::int32_t>("SL"));
   if (r.standard)

@@ -74,8 +74,9 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T> {
 
   // dh = da R for `rows` rows from `row` of the chunk on; other rows of dh keep what they have.
   void set_dh(Dim d, Dim row, Dim rows, ColumnRange columns) const {
-    set_product(Base::hidden_part(rows, columns), Rows<T>{Base::da_row(d, row), Base::da_pitch()}, 4 * s_.H,
-                at(memory(d).packed_r), s_.H, Base::dh_row(d, 0), s_.H);
+    if (rows > 0)
+      state_product<false>(Base::hidden_part(rows, columns), Rows<T>{Base::da_row(d, row), Base::da_pitch()}, 4 * s_.H,
+                           at(memory(d).packed_r), s_.H, Base::dh_row(d, 0), s_.H);
   }
 
   void step(Dim d, const Moment& m, ColumnRange columns) {

@@ -9,7 +9,7 @@ const Contract& lstm_training_contract() {
           .formula("i, o, f = f(X·Wᵀ + H[t−1]·Rᵀ + P∘C + Wb + Rb); c = g(…); C = f∘C[t−1] + i∘c; H = o∘h(C)")
           .accuracy(Measure::rms, 2e-6, 1e-13)
           .check([](const Contract& c, const std::vector<Attribute>& values) {
-            check_recurrent_attributes(c, values, lstm_functions(), false);
+            check_recurrent_attributes(c, values, lstm_functions(), "input_forget", false);
           })
           .input("X", "T[S, N, I]", "the input sequences, time first")
           .input("W", "T[D, 4*H, I]", "input weights, gates in the order i o f c")
@@ -59,7 +59,7 @@ void run_lstm(Call& call, const RecurrentCall& r, const Lengths& lengths, bool i
 
 template <class T> void lstm_training(Call& call) {
   const RecurrentCall r = prepare_recurrent(call, lstm_functions());
-  const bool input_forget = has_input_forget(call);
+  const bool input_forget = call.integer("input_forget") != 0;
   const Lengths lengths(call, r.shape, call.input<std::int32_t>("SL"));
   if (r.standard)
     run_lstm<T, StandardCell<T>>(call, r, lengths, input_forget);

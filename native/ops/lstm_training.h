@@ -136,8 +136,8 @@ template <class T, class Cell> class LstmForward {
   void step(Dim d, const Moment& m, Dim first, Dim last) {
     const LstmForwardMemory<T>& mem = memory(d);
     const T* h = at(mem.h) + m.count % 2 * s_.N * padded_;
-    set_product(Part{0, lengths_.active(m.t), 2 * first, 2 * last}, Rows<T>{h, padded_}, s_.H, at(mem.packed_r),
-                4 * padded_, at(mem.from_h), pitch_);
+    state_product<false>(Part{0, lengths_.active(m.t), 2 * first, 2 * last}, Rows<T>{h, padded_}, s_.H, at(mem.packed_r),
+                         4 * padded_, at(mem.from_h), pitch_);
     if (peepholes_)
       step_cells<true>(d, m, first, last);
     else

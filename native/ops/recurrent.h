@@ -35,11 +35,14 @@ inline std::vector<Activation> activations_of(const Contract& c, const std::vect
                            attribute_or(c, values, "activation_beta", Floats{}), defaults, both ? 2 : 1);
 }
 
-// What is wrong with the attributes alone is said when a node is created.
+// What is wrong with the attributes alone is said when a node is created. `flag` is 0 or 1.
 inline void check_recurrent_attributes(const Contract& c, const std::vector<Attribute>& values, const Strings& defaults,
-                                       bool needs_slopes) {
+                                       const char* flag, bool needs_slopes) {
+  const std::int64_t on = attribute_or(c, values, flag, std::int64_t(0));
+  if (on != 0 && on != 1) c.fail(flag + (" is " + std::to_string(on)) + ", expected 0 or 1");
   const float clip = attribute_or(c, values, "clip", 0.f);
   if (!(clip >= 0)) c.fail("clip is " + to_string(Attribute(clip)) + ", expected 0 or more");
+  if (attribute_or(c, values, "activations", Strings{}).empty()) return;
   const std::vector<Activation> activations = activations_of(c, values, defaults);
   if (needs_slopes) require_slopes(c, activations);
 }
@@ -48,10 +51,18 @@ inline void check_recurrent_attributes(const Contract& c, const std::vector<Attr
 struct RecurrentCall {
   RecurrentShape shape;
   std::vector<Activation> activations;  // all directions, one after the other
-  bool has_clip, standard;              // standard: the default activations without clip
+  bool has_clip, standard;              // standard: the default activations, and no clip
   float clip;
   bool starts_at_the_end[2];            // of each direction
 };
+
+// Also a list that names the standard functions: none of them has a parameter.
+inline bool are_standard(const std::vector<Activation>& activations, const Strings& defaults) {
+  for (std::size_t i = 0; i < activations.size(); ++i)
+    for (const FunctionSpec& spec : function_specs())
+      if (spec.function == activations[i].function && defaults[i % defaults.size()] != spec.name) return false;
+  return true;
+}
 
 inline RecurrentCall prepare_recurrent(const Call& call, const Strings& defaults) {
   const std::string& direction = call.text("direction");
@@ -63,13 +74,14 @@ inline RecurrentCall prepare_recurrent(const Call& call, const Strings& defaults
   if (call.given("hidden_size") && call.integer("hidden_size") != shape.H)
     call.fail("hidden_size is " + std::to_string(call.integer("hidden_size")) + ", expected " +
               std::to_string(shape.H) + " (from R of shape " + to_string(call.shape("R")) + ")");
-  const std::vector<Activation> standard = parse_activations(call.contract(), {}, {}, {}, defaults, D);
-  RecurrentCall r{shape,
-                  parse_activations(call.contract(), call.texts("activations"), call.reals("activation_alpha"),
-                                    call.reals("activation_beta"), defaults, D),
-                  call.given("clip"), true, call.given("clip") ? call.real("clip") : 0.f, {direction == "reverse", true}};
-  r.standard = !r.has_clip && std::equal(standard.begin(), standard.end(), r.activations.begin(),
-                                         [](Activation a, Activation b) { return a.function == b.function; });
+  const Strings names = call.texts("activations");
+  RecurrentCall r{shape, {}, call.given("clip"), false, call.given("clip") ? call.real("clip") : 0.f,
+                  {direction == "reverse", true}};
+  r.standard = !r.has_clip && names.empty();
+  if (r.standard) return r;
+  r.activations = parse_activations(call.contract(), names, call.reals("activation_alpha"),
+                                    call.reals("activation_beta"), defaults, D);
+  r.standard = !r.has_clip && are_standard(r.activations, defaults);
   return r;
 }
 

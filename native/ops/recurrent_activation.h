@@ -51,11 +51,11 @@ inline bool same_word(const std::string& a, const char* b) {
 }
 
 inline const FunctionSpec& function_named(const Contract& contract, const std::string& name) {
-  std::string known;
-  for (const FunctionSpec& spec : function_specs()) {
+  for (const FunctionSpec& spec : function_specs())
     if (same_word(name, spec.name)) return spec;
+  std::string known;
+  for (const FunctionSpec& spec : function_specs())
     known += (known.empty() ? "" : spec.function == Function::softplus ? " or " : ", ") + std::string(spec.name);
-  }
   contract.fail("activations has '" + name + "', expected " + known);
 }
 

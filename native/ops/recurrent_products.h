@@ -99,6 +99,58 @@ template <class T> void pack_panel_rows(const T* b, Dim columns, Dim rows, T* pa
   pack_panels(b + p * kPanel<T>, columns, rows, columns - p * kPanel<T>, packed + (p * depth + at) * kPanel<T>, 0, 1);
 }
 
+// ---- products with the state of a step
+
+namespace detail {
+
+// One row of C, `panels` panels of it, summed in `chains` chains over the depth.
+template <bool add, int panels, int chains, class T>
+ONNXGRAD_INLINE void row_tile(const T* a, Dim depth, const T* b, Dim panel_pitch, T* c, Dim columns) {
+  constexpr int registers = 2 * panels;
+  Vec<T> sum[chains][registers] = {};
+  Dim k = 0;
+  for (; k + chains <= depth; k += chains)
+#pragma GCC unroll 4
+    for (int chain = 0; chain < chains; ++chain)
+#pragma GCC unroll 8
+      for (int v = 0; v < registers; ++v)
+        sum[chain][v] = fma(splat<T>(a[k + chain]),
+                            load<T>(b + v / 2 * panel_pitch + (k + chain) * kPanel<T> + v % 2 * lanes<T>), sum[chain][v]);
+  for (; k < depth; ++k)
+    for (int v = 0; v < registers; ++v)
+      sum[0][v] = fma(splat<T>(a[k]), load<T>(b + v / 2 * panel_pitch + k * kPanel<T> + v % 2 * lanes<T>), sum[0][v]);
+#pragma GCC unroll 8
+  for (int v = 0; v < registers; ++v) {
+    const Dim width = std::min(columns - v * lanes<T>, lanes<T>);
+    if (width <= 0) return;
+    Vec<T> total = sum[0][v];
+#pragma GCC unroll 4
+    for (int chain = 1; chain < chains; ++chain) total += sum[chain][v];
+    T* out = c + v * lanes<T>;
+    store_some<T>(out, add ? load_some<T>(out, width) + total : total, width);
+  }
+}
+
+}  // namespace detail
+
+// C (+)= A · B for part of C, as set_product and add_product do, for as few rows as a batch may have. A single row
+// has no use for B but one, so it is a matter of loads in flight: eight sums side by side.
+template <bool add, class T>
+void state_product(Part part, Rows<T> a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch) {
+  if (part.row_end - part.row != 1) {
+    if constexpr (add) return add_product(part, a, depth, packed, columns, c, c_pitch);
+    return set_product(part, a, depth, packed, columns, c, c_pitch);
+  }
+  const Dim pitch = depth * kPanel<T>;
+  const T* row = a.data + part.row * a.pitch;
+  T* out = c + part.row * c_pitch;
+  Dim p = part.panel;
+  for (; p + 2 <= part.panel_end; p += 2)
+    detail::row_tile<add, 2, 2>(row, depth, packed + p * pitch, pitch, out + p * kPanel<T>, columns - p * kPanel<T>);
+  if (p < part.panel_end)
+    detail::row_tile<add, 1, 4>(row, depth, packed + p * pitch, pitch, out + p * kPanel<T>, columns - p * kPanel<T>);
+}
+
 // ---- gradients of the weights:  C[gates][columns] (+)= dAᵀ · B, over the rows of a chunk
 
 // Gate columns that are packed together: their tiles (1 KiB per column) stay in the second-level cache.
