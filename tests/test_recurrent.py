@@ -7,15 +7,15 @@ import importlib
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
-
-import onnxgrad
 from cases import cases_of
 from cases.gru import GRU
 from cases.lstm import LSTM
+from onnx import helper
+from ort_models import node_model
+
+import onnxgrad
 from onnxgrad import kernels
 from onnxgrad.contracts import contracts
-from ort_models import node_model
 
 
 def cases_where(names, keep=lambda case: True) -> list:
@@ -168,7 +168,8 @@ WRONG = [
     ("LSTMTraining", lstm_inputs(B=zeros(1, 20)), {},
      "LSTMTraining: input B has shape [1, 20], expected [D, 8*H] with D = 1 (from W), H = 5 (from W)"),
     ("LSTMTraining", lstm_inputs(H0=zeros(1, 3, H)), {},
-     "LSTMTraining: input H0 has shape [1, 3, 5], expected [D, N, H] with D = 1 (from W), N = 2 (from X), H = 5 (from W)"),
+     "LSTMTraining: input H0 has shape [1, 3, 5], expected [D, N, H] with D = 1 (from W), N = 2 (from X), "
+     "H = 5 (from W)"),
     ("LSTMTraining", lstm_inputs(SL=np.array([1, 2, 3], np.int32)), {},
      "LSTMTraining: input SL has shape [3], expected [N] with N = 2 (from X)"),
     ("LSTMTraining", lstm_inputs(SL=np.array([1, 4], np.int32)), {},
@@ -191,7 +192,8 @@ WRONG = [
      "LSTMTraining: activations has 1 names, expected 3 (3 for each direction)"),
     ("GRUGrad", gru_grad_inputs(), {},
      "GRUGrad: no cotangent is given, expected at least one of grad_HAll or grad_Ht"),
-    ("GRUGrad", gru_grad_inputs(grad_Ht=zeros(1, N, H)), dict(activations=["Sigmoid", "LeakyRelu"], activation_alpha=[-0.5]),
+    ("GRUGrad", gru_grad_inputs(grad_Ht=zeros(1, N, H)),
+     dict(activations=["Sigmoid", "LeakyRelu"], activation_alpha=[-0.5]),
      f"GRUGrad: activation LeakyRelu has alpha -0.5, {BELOW}"),
     ("GRUGrad", gru_grad_inputs(grad_Ht=zeros(1, N, H)), dict(activations=["Elu", "Tanh"], activation_alpha=[-1.0]),
      f"GRUGrad: activation Elu has alpha -1, {BELOW}"),

@@ -44,7 +44,7 @@ class Progress {
   // Until the phase is over. The holder of a slice is running, so the wait is short unless the machine is busy.
   void wait_for_the_end_of(Dim phase) const {
     for (int spins = 0; this->phase() == phase; ++spins) {
-      if (spins < 4000)
+      if (spins < 1000)
         pause();
       else
         std::this_thread::yield();

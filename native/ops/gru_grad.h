@@ -33,8 +33,8 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T> {
  public:
   GruGrad(const RecurrentCall& r, const Lengths& lengths, const std::vector<Chunk>& chunks, bool linear_before_reset,
           Workspace& space)
-      : Base(r, lengths, chunks, GradLayout{3, linear_before_reset ? std::vector<Dim>{1, 2, 1} : std::vector<Dim>{1, 2}},
-             space),
+      : Base(r, lengths, chunks,
+             GradLayout{3, linear_before_reset ? std::vector<Dim>{1, 2, 1} : std::vector<Dim>{1, 2}}, space),
         linear_before_reset_(linear_before_reset) {
     const Dim rows = most_rows(chunks), H = s_.H, with = linear_before_reset ? 1 : 0, without = 1 - with;
     for (Dim d = 0; d < s_.D; ++d) {
@@ -42,9 +42,9 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T> {
         cells_.emplace_back(&r.activations[static_cast<std::size_t>(2 * d)], 2, r.has_clip, r.clip);
       else
         cells_.emplace_back();
-      more_.push_back({space.template shared<T>(with * packed_size<T>(H, H)), space.template shared<T>(with * rows * H),
-                       space.template shared<T>(with * rows * H), space.template shared<T>(without * packed_size<T>(rows, H)),
-                       space.template shared<T>(without * s_.N * H)});
+      const auto shared = [&](Dim size) { return space.template shared<T>(size); };
+      more_.push_back({shared(with * packed_size<T>(H, H)), shared(with * rows * H), shared(with * rows * H),
+                       shared(without * packed_size<T>(rows, H)), shared(without * s_.N * H)});
     }
   }
 

@@ -157,10 +157,11 @@ template <class T, class Cell> class GruForward {
         const Vec<T> z = cell(d).gate(gate_sum(d, m, k, 2 * column));
         const Vec<T> r = cell(d).gate(gate_sum(d, m, k, 2 * column + lanes<T>));
         if (linear_before_reset_) {
+          const GruForwardMemory<T>& mem = memory(d);
           const Dim at_h = 2 * padded_ + column;
-          const Vec<T> linear = load<T>(at(memory(d).from_h) + k * pitch_ + at_h) + load<T>(at(memory(d).rbh) + column);
-          const Vec<T> a = load<T>(at(memory(d).from_x) + (m.row + k) * pitch_ + at_h) + load<T>(at(memory(d).bias) + at_h);
-          finish_cell(d, m, k, column, z, r, cell(d).candidate(fma(r, linear, a)));
+          const Vec<T> linear = load<T>(at(mem.from_h) + k * pitch_ + at_h) + load<T>(at(mem.rbh) + column);
+          const Vec<T> input = load<T>(at(mem.from_x) + (m.row + k) * pitch_ + at_h) + load<T>(at(mem.bias) + at_h);
+          finish_cell(d, m, k, column, z, r, cell(d).candidate(fma(r, linear, input)));
         } else {
           T* gates = at(memory(d).from_h) + k * pitch_ + 2 * column;  // kept there for the second half
           store<T>(gates, z);

@@ -30,8 +30,8 @@ template <class T, class Cell> class LstmForward {
  public:
   LstmForward(const RecurrentCall& r, const Lengths& lengths, const std::vector<Chunk>& chunks, bool input_forget,
               bool peepholes, Workspace& space)
-      : s_(r.shape), lengths_(lengths), chunks_(chunks), input_forget_(input_forget), peepholes_(peepholes), space_(space),
-        blocks_(unit_count<T>(s_.H)), padded_(blocks_ * lanes<T>), pitch_(pitch_for<T>(4 * padded_)) {
+      : s_(r.shape), lengths_(lengths), chunks_(chunks), input_forget_(input_forget), peepholes_(peepholes),
+        space_(space), blocks_(unit_count<T>(s_.H)), padded_(blocks_ * lanes<T>), pitch_(pitch_for<T>(4 * padded_)) {
     for (Dim d = 0; d < s_.D; ++d) {
       if constexpr (std::is_same_v<Cell, AnyCell<T>>)
         cells_.emplace_back(&r.activations[static_cast<std::size_t>(3 * d)], 3, r.has_clip, r.clip);
@@ -136,8 +136,8 @@ template <class T, class Cell> class LstmForward {
   void step(Dim d, const Moment& m, Dim first, Dim last) {
     const LstmForwardMemory<T>& mem = memory(d);
     const T* h = at(mem.h) + m.count % 2 * s_.N * padded_;
-    state_product<false>(Part{0, lengths_.active(m.t), 2 * first, 2 * last}, Rows<T>{h, padded_}, s_.H, at(mem.packed_r),
-                         4 * padded_, at(mem.from_h), pitch_);
+    state_product<false>(Part{0, lengths_.active(m.t), 2 * first, 2 * last}, Rows<T>{h, padded_}, s_.H,
+                         at(mem.packed_r), 4 * padded_, at(mem.from_h), pitch_);
     if (peepholes_)
       step_cells<true>(d, m, first, last);
     else

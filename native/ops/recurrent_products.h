@@ -80,7 +80,8 @@ template <class T> struct ProductRow {
 
 // Panels [first, last) of a matrix whose rows lie anywhere: row_of(t, k) is one.
 template <class T, class RowOf>
-void pack_rows(const Lengths& lengths, const Chunk& chunk, Dim columns, T* packed, Dim first, Dim last, RowOf row_of) {
+void pack_rows(const Lengths& lengths, const Chunk& chunk, Dim columns, T* packed, Dim first, Dim last,
+               RowOf row_of) {
   for (Dim p = first; p < last; ++p) {
     T* out = packed + p * chunk.rows * kPanel<T>;
     const Dim column = p * kPanel<T>, left = columns - column, low = std::min(left, lanes<T>);

@@ -1,5 +1,6 @@
-from cases.recurrent import Family
 from reference.gru_training import gru_training
+
+from cases.recurrent import Family
 
 GRU = Family(
     op="gru",

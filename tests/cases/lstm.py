@@ -1,5 +1,6 @@
-from cases.recurrent import Family
 from reference.lstm_training import lstm_training
+
+from cases.recurrent import Family
 
 LSTM = Family(
     op="lstm",
