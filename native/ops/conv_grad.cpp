@@ -53,30 +53,43 @@ bool suits_winograd(const ConvShape& s) {
   return is_3x3_stride_1(s) && s.groups == 1 && s.channels >= 16 && s.filters >= 16 && s.channels * s.filters <= 512 * 512;
 }
 
-// 1×1 and nothing else: the pixels of X and Y correspond. Narrow groups fill no tile.
+bool is_depthwise(const ConvShape& s, Dim most_filters) { return s.channels == 1 && s.filters <= most_filters; }
+
+// 1×1 and nothing else: the pixels of X and Y correspond.
 bool is_pointwise(const ConvShape& s) {
   for (int a = 0; a < s.rank(); ++a)
     if (s.kernel[a] != 1 || s.stride[a] != 1 || s.pad[a] != 0 || s.in[a] != s.out[a]) return false;
   return true;
 }
 
+// Plans an algorithm; false when it needs more working memory than a call may take.
+template <class A, class Base> bool plan(std::unique_ptr<Base>& chosen, const ConvShape& s) {
+  chosen = std::make_unique<A>(s);
+  return chosen->bytes() <= kWorkspaceBytes;
+}
+
+// The first that suits the shape and fits.
 template <class T> std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile) {
-  if (s.rank() > 3 || empty(s)) return std::make_unique<PlainDx<T>>(s);
-  if (is_pointwise(s)) return std::make_unique<PointwiseDx<T>>(s);
-  if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDx<T, 2>>(s);
-  if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDx<T, 4>>(s);
-  if (is_3x3_stride_1(s) && s.channels == 1 && s.filters == 1) return std::make_unique<DepthwiseDx<T>>(s);
-  if (s.channels <= kFewChannels) return std::make_unique<FewChannelsDx<T>>(s);
-  return std::make_unique<DirectDx<T>>(s);
+  std::unique_ptr<InputGradient<T>> chosen;
+  const bool fast = s.rank() <= 3 && !empty(s);
+  if (fast && is_pointwise(s) && plan<PointwiseDx<T>>(chosen, s)) return chosen;
+  if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDx<T, 4>>(chosen, s)) return chosen;
+  if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDx<T, 2>>(chosen, s)) return chosen;
+  if (fast && is_3x3_stride_1(s) && is_depthwise(s, 1) && plan<DepthwiseDx<T>>(chosen, s)) return chosen;
+  if (fast && s.channels <= kFewChannels && plan<FewChannelsDx<T>>(chosen, s)) return chosen;
+  if (fast && plan<DirectDx<T>>(chosen, s)) return chosen;
+  return std::make_unique<PlainDx<T>>(s);
 }
 
 template <class T> std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile) {
-  if (s.rank() > 3 || empty(s)) return std::make_unique<PlainDw<T>>(s);
-  if (is_pointwise(s)) return std::make_unique<PointwiseDw<T>>(s);
-  if (suits_winograd(s) && winograd_tile == 2) return std::make_unique<WinogradDw<T, 2>>(s);
-  if (suits_winograd(s) && winograd_tile == 4) return std::make_unique<WinogradDw<T, 4>>(s);
-  if (s.channels == 1 && s.filters <= 4) return std::make_unique<DepthwiseDw<T>>(s);
-  return std::make_unique<DirectDw<T>>(s);
+  std::unique_ptr<FilterGradient<T>> chosen;
+  const bool fast = s.rank() <= 3 && !empty(s);
+  if (fast && is_pointwise(s) && plan<PointwiseDw<T>>(chosen, s)) return chosen;
+  if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDw<T, 4>>(chosen, s)) return chosen;
+  if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDw<T, 2>>(chosen, s)) return chosen;
+  if (fast && is_depthwise(s, 4) && plan<DepthwiseDw<T>>(chosen, s)) return chosen;
+  if (fast && plan<DirectDw<T>>(chosen, s)) return chosen;
+  return std::make_unique<PlainDw<T>>(s);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // How the algorithms cut images into pieces, and how a piece with its zero borders gets into working memory.
 #pragma once
-#include <cstring>
-
 #include "core/gemm.h"
 #include "core/workspace.h"
 #include "ops/conv_grad_shape.h"
@@ -123,24 +121,28 @@ struct Box {
   }
 };
 
+// Columns [x, x + lanes) of a row, read as if zeros stood before and after it; `inside` says that none are needed.
+template <bool inside, class T> ONNXGRAD_INLINE Vec<T> load_bordered(const T* row, Dim width, Dim x) {
+  if constexpr (inside) return load<T>(row + x);
+  return load_between<T>(row + x, clamp(-x, 0, lanes<T>), clamp(width - x, 0, lanes<T>));
+}
+
 // The part of a plane that begins at `origin` (which may lie outside), with zeros where there is no plane.
 template <class T>
 void copy_box(const T* plane, const Dim (&dims)[3], const Dim (&origin)[3], const Dim (&size)[3], const Box& box, T* out) {
-  const Dim left = clamp(-origin[2], 0, size[2]);
-  const Dim copied = larger(smaller(size[2], dims[2] - origin[2]) - left, 0), right = size[2] - left - copied;
-  const auto bytes = [](Dim count) { return static_cast<std::size_t>(count) * sizeof(T); };
   for (Dim d = 0; d < size[0]; ++d)
     for (Dim h = 0; h < size[1]; ++h) {
-      T* row = out + d * box.slab + h * box.row;
+      T* to = out + d * box.slab + h * box.row;
       const Dim from_d = origin[0] + d, from_h = origin[1] + h;
-      if (from_d < 0 || from_d >= dims[0] || from_h < 0 || from_h >= dims[1]) {
-        std::memset(row, 0, bytes(size[2]));
-        continue;
+      const bool outside = from_d < 0 || from_d >= dims[0] || from_h < 0 || from_h >= dims[1];
+      const T* from = outside ? plane : plane + (from_d * dims[1] + from_h) * dims[2];
+      const Dim width = outside ? 0 : dims[2];
+      for (Dim i = 0; i < size[2]; i += lanes<T>) {
+        const Dim x = origin[2] + i;
+        const bool inside = x >= 0 && x + lanes<T> <= width;
+        const Vec<T> v = inside ? load_bordered<true>(from, width, x) : load_bordered<false>(from, width, x);
+        store_some<T>(to + i, v, smaller(lanes<T>, size[2] - i));
       }
-      std::memset(row, 0, bytes(left));
-      if (copied > 0)
-        std::memcpy(row + left, plane + (from_d * dims[1] + from_h) * dims[2] + origin[2] + left, bytes(copied));
-      std::memset(row + left + copied, 0, bytes(right));
     }
 }
 

@@ -17,7 +17,7 @@ template <class T> class DirectDw : public FilterGradient<T> {
       : s_(s), g_(s), rows_(s.channels * s.taps()), row_piece_(even_piece(rows_, kMostRows)),
         row_groups_(rows_ ? ceil_div(rows_, row_piece_) : 0), panels_(panel_count<T>(s.filters)),
         panel_piece_(even_piece(panels_, kMostPanels)), panel_groups_(panels_ ? ceil_div(panels_, panel_piece_) : 0),
-        blocks_(s.images, g_.out, kMostPixels) {
+        blocks_(cut()) {
     const Dim size = s.groups * s.filters * rows_, others = s.groups * row_groups_ * panel_groups_;
     const Dim fitting = kPartialBytes / larger(size * Dim(sizeof(T)), 1);
     parts_ = clamp(ceil_div(kTasks, larger(others, 1)), 1, larger(smaller(blocks_.count() / 2, fitting), 1));
@@ -51,16 +51,31 @@ template <class T> class DirectDw : public FilterGradient<T> {
   static constexpr Dim kMostPixels = kDepthBlock<T>;
   static constexpr Dim kTasks = 16;         // enough for balance on many threads
   static constexpr Dim kPartialBytes = Dim(16) << 20;
+  static constexpr Dim kCopyBytes = Dim(4) << 20;
+
+  // The part of X that a block of outputs reads.
+  Box box_of(const Block& block) const {
+    Dim size[3];
+    for (int a = 0; a < 3; ++a) size[a] = (block.size[a] - 1) * g_.stride[a] + (g_.kernel[a] - 1) * g_.dilation[a] + 1;
+    return Box::of<T>(size);
+  }
+  Dim most_channels() const { return smaller(s_.channels, (row_piece_ - 1) / s_.taps() + 2); }
+
+  // One block of depth at a time; fewer pixels where they lie far apart in X.
+  Blocks cut() const {
+    for (Dim most = kMostPixels;; most /= 2) {
+      const Blocks blocks(s_.images, g_.out, most);
+      const Block b = blocks.largest();
+      if (most <= 8 || b.images * most_channels() * box_of(b).plane * Dim(sizeof(T)) <= kCopyBytes) return blocks;
+    }
+  }
 
   class Task {
    public:
     Task(DirectDw& all, Carver& carver) : all_(all) {
       const Block most = all.blocks_.largest();
-      const Geometry& g = all.g_;
-      Dim size[3];
-      for (int a = 0; a < 3; ++a) size[a] = (most.size[a] - 1) * g.stride[a] + (g.kernel[a] - 1) * g.dilation[a] + 1;
-      box_ = Box::of<T>(size);
-      most_channels_ = smaller(all.s_.channels, (all.row_piece_ - 1) / all.s_.taps() + 2);
+      box_ = all.box_of(most);
+      most_channels_ = all.most_channels();
       pitch_ = all.panel_piece_ * kPanel<T> + lanes<T>;
       rows_ = carver.take<const T*>(all.row_piece_);
       offsets_ = carver.take<std::int32_t>(most.pixels());

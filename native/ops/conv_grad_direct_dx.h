@@ -81,7 +81,7 @@ template <class T> class DirectDx : public InputGradient<T> {
     Dim scratch = 0;
     for (const Phase& phase : phases_) {
       const Dim whole = s.images * phase.count[0] * phase.count[1] * phase.count[2] * s.groups * panel_groups_;
-      works_.push_back({phase, Blocks(s.images, phase.count, clamp(whole / 16, kLeastPixels, kMostPixels)), tasks_});
+      works_.push_back({phase, Blocks(s.images, phase.count, clamp(whole / 16, kLeastPixels, most_pixels())), tasks_});
       tasks_ += s.groups * panel_groups_ * works_.back().blocks.count();
       Carver counter(nullptr);
       Task(*this, works_.back(), counter);
@@ -110,8 +110,15 @@ template <class T> class DirectDx : public InputGradient<T> {
   }
 
  private:
-  static constexpr Dim kPanelsPerTask = 4;                   // sums of a task stay in the second-level cache
-  static constexpr Dim kLeastPixels = 60, kMostPixels = 480;  // per block; multiples of every tile height
+  static constexpr Dim kPanelsPerTask = 4;
+  static constexpr Dim kLeastPixels = 60;
+  static constexpr Dim kSumBytes = Dim(256) << 10;  // the sums of a task stay in the second-level cache
+
+  Dim sums_pitch() const {
+    return smaller(ceil_div(s_.channels, lanes<T>) * lanes<T>, kPanelsPerTask * kPanel<T>) + lanes<T>;
+  }
+  // Few channels leave room for more pixels, which then share their borders.
+  Dim most_pixels() const { return clamp(kSumBytes / (sums_pitch() * Dim(sizeof(T))), 480, 2048); }
 
   struct Work {
     const Phase& phase;
@@ -134,7 +141,7 @@ template <class T> class DirectDx : public InputGradient<T> {
       for (int a = 0; a < 3; ++a) size[a] = most.size[a] + phase_.span[a];
       box_ = Box::of<T>(size);
       together_ = filters_together(all.s_, phase_, most.images * box_.plane * Dim(sizeof(T)));
-      pitch_ = smaller(all.panels_, kPanelsPerTask) * kPanel<T> + lanes<T>;
+      pitch_ = all.sums_pitch();
       rows_ = carver.take<const T*>(most.pixels());
       offsets_ = carver.take<std::int32_t>(together_ * Dim(phase_.taps.size()));
       sums_ = carver.take<T>(most.pixels() * pitch_);

@@ -7,6 +7,8 @@
 // In two dims each transform acts on columns, then on rows. Summed over channels, ⊙ becomes (m + 2)² matrix
 // products. The gradient of g is dg = Gᵀ[(A dy) ⊙ (Bᵀ d)]: the same matrices, transposed.
 #pragma once
+#include <cstring>
+
 #include "ops/conv_grad_blocks.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
@@ -34,8 +36,8 @@ template <> struct Winograd<2> {
   }
 };
 
-// m = 4, interpolation at 0, ±1, ±2, ∞: 4 products per output and filter element fewer than m = 2 needs (36 for 16
-// outputs instead of 16 for 4), but entries up to 8 cancel each other: about ten times the error.
+// m = 4, interpolation at 0, ±1, ±2, ∞: 36 products for 16 outputs where m = 2 takes 64, but entries up to 8 cancel
+// each other: about ten times the error.
 template <> struct Winograd<4> {
   template <class V> static ONNXGRAD_INLINE void input(const V (&d)[6], V (&out)[6]) {
     const V a = d[4] - d[2] * 4.f, b = d[3] - d[1] * 4.f, c = d[4] - d[2], e = (d[3] - d[1]) * 2.f;
@@ -53,19 +55,17 @@ template <> struct Winograd<4> {
     out[5] = dy[3];
   }
   template <class V> static ONNXGRAD_INLINE void filter(const V (&g)[3], V (&out)[6]) {
-    const V near = (g[0] + g[2]) * kSixth, far = g[0] * k24th + g[2] * kSixth;
-    const V near_middle = g[1] * kSixth, far_middle = g[1] * k12th;
+    const V near = (g[0] + g[2]) / 6.f, far = g[0] / 24.f + g[2] / 6.f;
+    const V near_middle = g[1] / 6.f, far_middle = g[1] / 12.f;
     out[0] = g[0] * 0.25f, out[1] = -near - near_middle, out[2] = near_middle - near;
     out[3] = far + far_middle, out[4] = far - far_middle, out[5] = g[2];
   }
   template <class V> static ONNXGRAD_INLINE void filter_grad(const V (&p)[6], V (&dg)[3]) {
-    const V near = (p[1] + p[2]) * kSixth, far = p[3] + p[4];
-    dg[0] = p[0] * 0.25f - near + far * k24th;
-    dg[1] = (p[2] - p[1]) * kSixth + (p[3] - p[4]) * k12th;
-    dg[2] = far * kSixth - near + p[5];
+    const V near = (p[1] + p[2]) / 6.f, far = p[3] + p[4];
+    dg[0] = p[0] * 0.25f - near + far / 24.f;
+    dg[1] = (p[2] - p[1]) / 6.f + (p[3] - p[4]) / 12.f;
+    dg[2] = far / 6.f - near + p[5];
   }
-  // Rounded to float also in double: F(4×4) is not for the last digits.
-  static constexpr float kSixth = 1.f / 6, k12th = 1.f / 12, k24th = 1.f / 24;
 };
 
 // Applies a one-dimensional transform of `from` to `to` numbers to the columns, then to the rows, of a square.
