@@ -141,7 +141,7 @@ def test_without_peepholes_their_path_is_left_out_as_in_the_old_kernel():
 
 # ---- what is refused, in both hosts with the same text
 
-S, N, I, H = 3, 2, 4, 5
+S, N, I, H = 3, 2, 4, 5  # noqa: E741
 
 
 def lstm_inputs(**changes):

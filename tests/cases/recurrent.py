@@ -15,7 +15,10 @@ import numpy as np
 
 from cases.case import Case
 
-FUNCTIONS = ["Affine", "Relu", "LeakyRelu", "ThresholdedRelu", "Tanh", "ScaledTanh", "Sigmoid", "HardSigmoid", "Elu", "Softsign", "Softplus"]
+FUNCTIONS = (
+    "Affine", "Relu", "LeakyRelu", "ThresholdedRelu", "Tanh", "ScaledTanh", "Sigmoid", "HardSigmoid", "Elu", "Softsign",
+    "Softplus",
+)  # fmt: skip
 ALPHAS, BETAS = [0.4, 0.7, 0.3, 0.6, 0.5, 0.8], [0.3, 0.5, 0.2, 0.6, 0.4, 0.7]
 
 

@@ -29,10 +29,8 @@ def gru_training(
             active = active_rows(SL, t, N)
             z = f.value(clipped(X[t] @ w_z.T + h_prev @ r_z.T + wb_z + rb_z, clip))
             r = f.value(clipped(X[t] @ w_r.T + h_prev @ r_r.T + wb_r + rb_r, clip))
-            if linear_before_reset:
-                recurrent = r * (h_prev @ r_h.T + rb_h)
-            else:
-                recurrent = (r * h_prev) @ r_h.T + rb_h
+            before, after = r * (h_prev @ r_h.T + rb_h), (r * h_prev) @ r_h.T + rb_h
+            recurrent = before if linear_before_reset else after
             n = g.value(clipped(X[t] @ w_h.T + recurrent + wb_h, clip))
             hidden = (1 - z) * n + z * h_prev
             ZRH[t, d] = np.where(active, np.hstack([z, r, n]), 0)
