@@ -261,7 +261,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--output", type=Path, help="write the results there as JSON")
     options = parser.parse_args()
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
     workers, limits = start_workers(), Limits()
     rows, table = [], new_table()
     chosen = [b for b in BENCHES if not options.only or b.op in options.only]

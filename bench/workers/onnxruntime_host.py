@@ -4,9 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import onnxruntime
-from protocol import serve
+from protocol import aligned, load_inputs, serve
 
 
 def prepare(folder, threads):
@@ -17,12 +16,12 @@ def prepare(folder, threads):
 
         onnxgrad.register(options)
     line = json.loads(Path(folder, "line.json").read_text())
-    inputs = dict(np.load(f"{folder}/inputs.npz"))
+    inputs = load_inputs(folder)
     session = onnxruntime.InferenceSession(
         f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"]
     )
     first = session.run(line["outputs"], inputs)
-    results = {n: np.ascontiguousarray(r) for n, r in zip(line["outputs"], first)}
+    results = {n: aligned(r) for n, r in zip(line["outputs"], first)}
     binding = session.io_binding()
     for name, array in inputs.items():
         binding.bind_cpu_input(name, array)

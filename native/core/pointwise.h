@@ -12,18 +12,18 @@ constexpr Dim kPointwiseGrain = Dim(1) << 15;
 // them).
 constexpr Dim kStreamBytes = Dim(24) << 20;
 
+// How many of the first elements lie before an aligned address; 0 when there is no full register.
+template <class T> ONNXGRAD_INLINE Dim until_aligned(const T* p, Dim size) {
+  const auto beyond = Dim(reinterpret_cast<std::uintptr_t>(p) % kVectorBytes);
+  const Dim head = beyond ? (kVectorBytes - beyond) / Dim(sizeof(T)) : 0;
+  return size < lanes<T> ? 0 : head;
+}
+
 // out[i, i + count) = f(i, count), a register at a time; count is short only at the ends. A
 // streamed piece of work ends with stream_done(), once: it waits for the memory.
 template <class T, class F> ONNXGRAD_INLINE void fill(Span<T> out, bool streamed, F&& f) {
-  Dim i = 0;
-  const auto misaligned = [&] {
-    return reinterpret_cast<std::uintptr_t>(out.data() + i) % kVectorBytes;
-  };
-  if (streamed && out.size() >= lanes<T> && misaligned()) {
-    const Dim head = Dim(kVectorBytes - misaligned()) / Dim(sizeof(T));
-    store_part<T>(out.data(), f(0, head), head);
-    i = head;
-  }
+  Dim i = streamed ? until_aligned(out.data(), out.size()) : 0;
+  if (i > 0) store_part<T>(out.data(), f(0, i), i);
   if (streamed) {
     for (; i + lanes<T> <= out.size(); i += lanes<T>) stream<T>(out.data() + i, f(i, lanes<T>));
   } else {
