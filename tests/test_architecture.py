@@ -15,9 +15,15 @@ NATIVE = ROOT / "native"
 PACKAGE = ROOT / "src" / "onnxgrad"
 
 # A folder of native/ may include these folders, and of other libraries only what is listed.
-MAY_INCLUDE = {"core": {"core"}, "ops": {"core", "ops"}, "hosts": {"core", "hosts"}, "tests": {"core", "ops"}}
+MAY_INCLUDE = {
+    "core": {"core"},
+    "ops": {"core", "ops"},
+    "train": {"core", "train"},
+    "hosts": {"core", "train", "hosts"},
+    "tests": {"core", "ops"},
+}
 LIBRARIES = {
-    "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h"},
+    "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h", "hosts/numpy_optimizers.h"},
     "immintrin.h": {"core/vector.h"},
     "arm_neon.h": {"core/vector.h"},
     "pthread.h": {"core/parallel.cpp"},
@@ -38,7 +44,7 @@ MAY_IMPORT = {
 PUBLIC = {
     "ContractError", "GradientError", "OnnxGradError", "get_num_threads", "kernels", "library_path",
     "register", "session", "set_num_threads",
-    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported",
+    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported", "Trainer",
 }  # fmt: skip
 
 

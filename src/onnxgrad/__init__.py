@@ -4,6 +4,7 @@
     onnxgrad.register, session  the same kernels as operators in ONNX Runtime
     onnxgrad.grad, vjp          the gradient of a model, as a model
     onnxgrad.rule               a gradient rule of your own
+    onnxgrad.Trainer            training: fit, evaluate, predict, save
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ __version__ = "0.1.0"
 
 # Loaded when first used: they need onnx and onnx-ir, which take longer to import than everything else.
 _LATER = {
-    name: "onnxgrad.autodiff"
-    for name in ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported")
+    **dict.fromkeys(
+        ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported"), "onnxgrad.autodiff"
+    ),
+    "Trainer": "onnxgrad.train",
 }
 
 __all__ = [
