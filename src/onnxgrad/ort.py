@@ -111,7 +111,10 @@ def _check_node(node: onnx.NodeProto) -> None:
     contract = contracts()[node.op_type]
     known = [a.name for a in contract.attributes]
     # a list of strings travels a second time as one string, for runtimes that cannot read lists
-    allowed = {*known, *(f"{a.name}_text" for a in contract.attributes if a.kind == "a list of strings")}
+    allowed = {
+        *known,
+        *(f"{a.name}_text" for a in contract.attributes if a.kind == "a list of strings"),
+    }
     for attribute in node.attribute:
         if attribute.name not in allowed:
             expected = ", ".join(known) or "none"

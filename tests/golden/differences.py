@@ -15,9 +15,9 @@ DIFFERENCES: dict[str, dict[str, str]] = {
 
 # What the old package does not do at all, by operator.
 EXTENSIONS: dict[str, str] = {
-    "every operator": "float64 (several old kernels are float32 only); shapes are checked (the old pointwise and softmax "
-    "kernels accept mismatched shapes)",
-    "SoftmaxGrad_13, LogSoftmaxGrad_13": "a tensor without elements along a middle axis, and a scalar, are refused by the "
-    "old kernel",
+    "every operator": "float64 (several old kernels are float32 only); shapes are checked (the old pointwise and "
+    "softmax kernels accept mismatched shapes)",
+    "SoftmaxGrad_13, LogSoftmaxGrad_13": "a tensor without elements along a middle axis, and a scalar, are refused "
+    "by the old kernel",
     "BiasGeluGrad_dX, BiasFastGeluGrad_dX": "zero channels are refused by the old kernel",
 }

@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from cases import cases_of  # noqa: E402
-from onnxgrad.contracts import Contract, contracts  # noqa: E402
 from ort_models import node_model  # noqa: E402
+
+from onnxgrad.contracts import Contract, contracts  # noqa: E402
 
 ENVIRONMENT = ROOT / ".envs" / "ort-training"
 PACKAGES = ["onnxruntime-training-cpu==1.19.2", "numpy<2", "onnx==1.16.2"]
@@ -37,9 +38,11 @@ def old_python() -> Path:
     candidates = (f"python3.{minor}" for minor in (11, 10, 9, 8))
     base = next((found for c in candidates if (found := shutil.which(c))), None)
     if base is None:
-        raise SystemExit("onnxruntime-training-cpu 1.19.2 needs Python 3.8 to 3.11, and none was found on PATH")
+        raise SystemExit(
+            "onnxruntime-training-cpu 1.19.2 needs Python 3.8 to 3.11, and none was found on PATH"
+        )
     subprocess.run([base, "-m", "venv", str(ENVIRONMENT)], check=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
+    subprocess.run([python, "-m", "pip", "install", "-qq", *PACKAGES], check=True)
     return python
 
 

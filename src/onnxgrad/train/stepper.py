@@ -85,6 +85,13 @@ class Stepper:
         self.batches += 1
         return logs if norm is None else {**logs, "grad_norm": norm}
 
+    def resume(self, steps: int, batches: int) -> None:
+        """Continue the count of a checkpoint; gradients that wait belong to the past."""
+        self.steps, self.batches, self._waiting = steps, batches, 0
+        for segment in self.store.segments:
+            if segment.total is not None:
+                segment.total[...] = 0
+
     def apply(self, rates: Sequence[float]) -> float | None:
         """Apply the mean of the gradients that were summed up; return its norm, None for nothing."""
         if not self._waiting:
