@@ -1,9 +1,4 @@
-<<<<<<< HEAD
 // The NumPy host: every operator as a Python callable. Only this file and its headers know nanobind.
-=======
-// The NumPy host: every operator as a Python callable. Only this file and numpy_arguments.h know
-// nanobind.
->>>>>>> main
 #include "core/parallel.h"
 #include "hosts/numpy_arguments.h"
 #include "hosts/numpy_optimizers.h"

@@ -1,17 +1,10 @@
 """Train ONNX models on the ONNX Runtime you already have.
 
-<<<<<<< HEAD
     onnxgrad.kernels            gradient kernels on NumPy arrays
     onnxgrad.register, session  the same kernels as operators in ONNX Runtime
     onnxgrad.grad, vjp          the gradient of a model, as a model
     onnxgrad.rule               a gradient rule of your own
     onnxgrad.Trainer            training: fit, evaluate, predict, save
-=======
-onnxgrad.kernels            gradient kernels on NumPy arrays
-onnxgrad.register, session  the same kernels as operators in ONNX Runtime
-onnxgrad.grad, vjp          the gradient of a model, as a model
-onnxgrad.rule               a gradient rule of your own
->>>>>>> main
 """
 
 from __future__ import annotations
@@ -26,18 +19,12 @@ from onnxgrad.ort import library_path, register, session
 __version__ = "0.1.0"
 
 # Loaded when first used: they need onnx and onnx-ir, which take longer to import than everything else.
-<<<<<<< HEAD
 _LATER = {
     **dict.fromkeys(
         ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported"), "onnxgrad.autodiff"
     ),
     "Trainer": "onnxgrad.train",
 }
-=======
-_LATER = dict.fromkeys(
-    ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported"), "onnxgrad.autodiff"
-)
->>>>>>> main
 
 __all__ = [
     "ContractError",

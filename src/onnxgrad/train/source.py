@@ -29,7 +29,7 @@ class Source:
             self.proto = ir.to_proto(copy)
         else:
             self.proto = onnx.load_model_from_string(bytes(model))
-        self.tensors = dict(_tensors(self.proto.graph))
+        self.tensors = dict(self.tensors_of(self.proto))
 
     def has(self, name: str) -> bool:
         """Say whether a tensor of this name can be written back."""
@@ -39,18 +39,26 @@ class Source:
         """Return the SHA-256 of the graph without its weights: what a checkpoint belongs to."""
         bare = onnx.ModelProto()
         bare.CopyFrom(self.proto)
-        for _, tensor in _tensors(bare.graph):
+        for _, tensor in self.tensors_of(bare):
             for field in ("raw_data", "float_data", "double_data", "external_data"):
                 tensor.ClearField(field)
         return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
 
+    @staticmethod
+    def tensors_of(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+        """Yield the initializers, then the tensors in Constant nodes, of the main graph."""
+        for tensor in model.graph.initializer:
+            yield tensor.name, tensor
+        for node in model.graph.node:
+            if node.op_type == "Constant" and not node.domain:
+                for attribute in node.attribute:
+                    if attribute.name == "value":
+                        yield node.output[0], attribute.t
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
-    """Yield the initializers, then the tensors in Constant nodes, of the main graph."""
-    for tensor in graph.initializer:
-        yield tensor.name, tensor
-    for node in graph.node:
-        if node.op_type == "Constant" and not node.domain:
+    def every_tensor(self) -> Iterator[onnx.TensorProto]:
+        """Yield every tensor of the main graph, those in attributes included."""
+        yield from self.proto.graph.initializer
+        for node in self.proto.graph.node:
             for attribute in node.attribute:
-                if attribute.name == "value":
-                    yield node.output[0], attribute.t
+                if attribute.HasField("t"):
+                    yield attribute.t

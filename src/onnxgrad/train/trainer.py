@@ -135,6 +135,7 @@ class Trainer:
         """As `step`, for a batch that knows its rows; the loop's own step."""
         stepper = self._stepper
         arrays = stepper.checker(batch)
+        self._evaluation.sample = {n: arrays[n] for n in self.input_names}
         rates = self._rates()
         logs = stepper.step(arrays, rates)
         if "bad" in logs:
