@@ -50,7 +50,7 @@ def target_names(outputs: Iterable[str]) -> dict[str, str]:
 
 def attach(model: ir.Model, objective: Objective, variables: Iterable[ir.Value]) -> tuple:
     """Write the losses into `model`; return the names of the total and of the parts."""
-    op = Builder(model, variables)
+    op = Builder(model, variables, prefix="loss")
     graph, named = model.graph, {v.name: v for v in model.graph.outputs}
     names = target_names(objective.losses)
     parts: dict[str, ir.Value] = {}

@@ -91,7 +91,8 @@ class Setup:
     def _trainable(self, patterns: str | Iterable[str]) -> list[str]:
         values = {v.name: v for v in self.base.graph.outputs}
         found = parameters.candidates(self.base, [values[n] for n in self.objective.losses])
-        found = [v for v in found if self.source.has(v.name)]
+        order = {name: i for i, name in enumerate(self.source.tensors)}
+        found = sorted((v for v in found if v.name in order), key=lambda v: order[v.name])
         return parameters.select(patterns, self.base, found)
 
     def _arrays(self, names: Iterable[str]) -> dict[str, np.ndarray]:

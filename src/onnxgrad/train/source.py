@@ -29,11 +29,8 @@ class Source:
             self.proto = ir.to_proto(copy)
         else:
             self.proto = onnx.load_model_from_string(bytes(model))
+        # what can be written back, in the order of the file
         self.tensors = dict(self.tensors_of(self.proto))
-
-    def has(self, name: str) -> bool:
-        """Say whether a tensor of this name can be written back."""
-        return name in self.tensors
 
     def digest(self) -> str:
         """Return the SHA-256 of the graph without its weights: what a checkpoint belongs to."""
