@@ -195,4 +195,12 @@ BENCHES = [
         X=normal(16),
         target=1.0,
     ),
+    Bench(
+        "SeededDropout",
+        "4 M elements",
+        "torch.native_dropout(X, 0.1, True)",
+        X=normal(N),
+        key=lambda rng: _s.np.array([1, 2]),
+        ratio=0.1,
+    ),
 ]

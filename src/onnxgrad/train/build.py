@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.autodiff import grad
-from onnxgrad.contracts import DOMAIN, contracts
+from onnxgrad.contracts import DOMAIN, OPSET, contracts
 from onnxgrad.graph import Builder, make_input
 from onnxgrad.train.losses import Loss, Target
 
@@ -179,7 +179,12 @@ def values_of(model: ir.Model) -> dict[str, ir.Value]:
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """Return a model as a proto with its weights inside."""
+    """Return a model as a proto with its weights inside.
+
+    It imports onnxgrad's domain even where it has none of its operators: a session that knows the
+    library fuses nodes into that domain, and then looks for its version.
+    """
+    model.opset_imports.setdefault(DOMAIN, OPSET)
     ir.external_data.load_to_model(model)
     return ir.to_proto(model)
 

@@ -174,6 +174,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, n
 def _check(trainer: Trainer, path: Path, state: dict, weights: dict, tensors: dict) -> None:
     if state.get("model") != trainer._setup.source.digest():
         raise CheckpointError(f"{path}: it is a checkpoint of another model")
+    if state.get("seed") != trainer.seed:
+        raise CheckpointError(f"{path}: its seed is {state.get('seed')}, not {trainer.seed}")
     own = type(trainer.optimizer).__name__
     if state.get("optimizer") != own:
         raise CheckpointError(f"{path}: its optimizer is {state.get('optimizer')}, not {own}")
@@ -207,7 +209,6 @@ def _load(trainer: Trainer, state: dict, weights: dict, tensors: dict) -> None:
     schedule = getattr(trainer.schedule, "then", trainer.schedule)
     if state.get("schedule") and hasattr(schedule, "load_state"):
         schedule.load_state(state["schedule"])
-    trainer.seed = state["seed"]
 
 
 def prune(folder: str | os.PathLike[str], keep: int) -> None:

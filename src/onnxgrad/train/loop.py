@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.errors import CheckpointError
 from onnxgrad.train.data import ArrayData, make_data
 
 
@@ -40,6 +41,7 @@ class Progress:
     loss_sum: float = 0.0  # of those batches, weighted by rows
     rows: int = 0
     epochs: list[dict[str, float]] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)  # what the position counts in
 
     def state(self) -> dict[str, Any]:
         """Return this as plain data."""
@@ -54,7 +56,7 @@ class Loop:
         self.batch_size = batch_size
         self.validation = self._validation(validation)
         self.callbacks = sorted(callbacks, key=lambda c: getattr(c, "order", 0))
-        self.progress = Progress()
+        self.progress = Progress(data=_description(self.data))
         self.stop = ""
         self.total_steps: int | None = None
         self.started = 0.0
@@ -77,8 +79,7 @@ class Loop:
         self._bind_schedule(steps_per_epoch)
         if resume is not None:
             state = trainer.load_checkpoint(resume)
-            self.progress = Progress(**state["progress"])
-            self._restore_callbacks(state)
+            self._restore(state)
         self._tell("on_fit_begin")
         try:
             while self.progress.epoch < self.epochs and not self.stop:
@@ -86,6 +87,17 @@ class Loop:
         finally:
             self._tell("on_fit_end")
         return History(self.progress.epochs, self.stop, time.monotonic() - self.started)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        if "progress" not in state:
+            return  # saved by hand: the weights and the optimizer continue, the data begins anew
+        mine, self.progress = self.progress.data, Progress(**state["progress"])
+        if self.progress.data != mine:
+            raise CheckpointError(
+                f"{state['path']}: its data is {self.progress.data}, not {mine}; "
+                "a run continues on the data it began with"
+            )
+        self._restore_callbacks(state)
 
     def _bind_schedule(self, steps_per_epoch: int | None) -> None:
         trainer, total = self.trainer, None
@@ -149,24 +161,41 @@ class Loop:
         for callback in self.callbacks:
             getattr(callback, event)(self, *arguments)
 
-    def callback_state(self) -> list[dict[str, Any]]:
-        """Return the state of every callback that has one, by class name and order."""
-        return [{"name": type(c).__name__, "state": c.state()} for c in self.callbacks]
+    def _named_callbacks(self) -> dict[str, Any]:
+        """Return the callbacks by class and number, which another run with the same ones repeats."""
+        named: dict[str, Any] = {}
+        for callback in self.callbacks:
+            kind = type(callback).__name__
+            named[f"{kind}.{sum(k.startswith(f'{kind}.') for k in named)}"] = callback
+        return named
+
+    def callback_state(self) -> dict[str, Any]:
+        """Return the state of every callback."""
+        return {name: c.state() for name, c in self._named_callbacks().items()}
 
     def callback_tensors(self) -> dict[str, np.ndarray]:
-        """Return the arrays that callbacks keep, as `<number>/<name>`."""
+        """Return the arrays that callbacks keep, as `<callback>/<name>`."""
         return {
-            f"{i}/{name}": a for i, c in enumerate(self.callbacks) for name, a in c.tensors().items()
+            f"{name}/{key}": array
+            for name, callback in self._named_callbacks().items()
+            for key, array in callback.tensors().items()
         }
 
     def _restore_callbacks(self, state: dict[str, Any]) -> None:
-        saved, tensors = state.get("callbacks", []), state.get("tensors", {})
-        for i, (callback, old) in enumerate(zip(self.callbacks, saved, strict=False)):
-            if old["name"] == type(callback).__name__:
-                mine = {
-                    n.split("/", 1)[1]: a for n, a in tensors.items() if n.startswith(f"{i}/")
+        saved, tensors = state.get("callbacks", {}), state.get("tensors", {})
+        for name, callback in self._named_callbacks().items():
+            if name in saved:
+                own = {
+                    n.removeprefix(f"{name}/"): a
+                    for n, a in tensors.items()
+                    if n.startswith(f"{name}/")
                 }
-                callback.load_state(old["state"], mine)
+                callback.load_state(saved[name], own)
+
+
+def _description(data: Any) -> dict[str, Any]:
+    names = ("rows", "batch_size", "shuffle")
+    return {n: getattr(data, n) for n in names if hasattr(data, n)}
 
 
 def split(data: Any, share: float, seed: int) -> tuple[ArrayData, ArrayData]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -106,30 +106,36 @@ def head(model: ir.Model, found: list[ir.Value]) -> list[str]:
     What stands behind that layer (a bias added by a node of its own, a scale) belongs to it.
     """
     weights = set(found)
-    names: dict[str, None] = {}
-    for output in model.graph.outputs:
-        seen: set[ir.Value] = set()
-        waiting = [output]
-        while waiting:
-            value = waiting.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            if value in weights:
-                names[value.name] = None
-            node = value.producer()
-            if node is None or node.op_type == "Constant":
-                continue
-            inputs = [v for v in node.inputs if v is not None]
-            own = [v for v in inputs if _leads_to_weight(v, weights)]
-            stop = node.op_type in _LAYERS and own
-            waiting.extend(own if stop else inputs)
-    order = {v.name: i for i, v in enumerate(found)}
-    return sorted(names, key=order.__getitem__)
+    names = {v.name for v, _ in _back_to_layers(model, weights) if v in weights}
+    return [v.name for v in found if v.name in names]
 
 
-def _leads_to_weight(value: ir.Value, weights: set[ir.Value]) -> bool:
-    """A weight, or a weight transposed, reshaped or cast on its way to the layer."""
+def head_nodes(model: ir.Model, weights: set[ir.Value]) -> list[ir.Node]:
+    """Return the last layers themselves: the first node with weights that each output leads to."""
+    return list(dict.fromkeys(n for _, n in _back_to_layers(model, weights) if n is not None))
+
+
+def _back_to_layers(
+    model: ir.Model, weights: set[ir.Value]
+) -> Iterator[tuple[ir.Value, ir.Node | None]]:
+    """Yield every value from the outputs back to the last layers, and each layer with its output."""
+    seen: set[ir.Value] = set()
+    waiting = list(model.graph.outputs)
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        node = value.producer()
+        inputs = [] if node is None else [v for v in node.inputs if v is not None]
+        own = [v for v in inputs if leads_to_weight(v, weights)]
+        layer = node if node is not None and node.op_type in _LAYERS and own else None
+        waiting.extend(own if layer is not None else inputs)
+        yield value, layer
+
+
+def leads_to_weight(value: ir.Value, weights: set[ir.Value]) -> bool:
+    """Say whether a value is a weight, or one transposed, reshaped or cast on its way."""
     while value not in weights:
         node = value.producer()
         if node is None or node.op_type not in ("Transpose", "Reshape", "Cast", "Identity"):

@@ -13,7 +13,7 @@ from onnxgrad.train import build, parameters
 from onnxgrad.train.buffers import Store
 from onnxgrad.train.data import Names
 from onnxgrad.train.foreign_loss import resolve as resolve_loss
-from onnxgrad.train.modes import train_batch_norm
+from onnxgrad.train.modes import KEY, to_inference, train_batch_norm, train_dropout
 from onnxgrad.train.optimizers import Optimizer, override
 from onnxgrad.train.source import Source
 
@@ -36,6 +36,7 @@ class Setup:
     ):
         self.source = Source(model)
         self.base = load(model)
+        to_inference(self.base)
         self.inputs = build.describe_inputs(self.base)
         self.outputs = [v.name for v in self.base.graph.outputs]
         self.notes: list[str] = []
@@ -45,6 +46,13 @@ class Setup:
         statistics: dict[str, str] = {}
         if not freeze_bn:
             statistics = train_batch_norm(training, set(self.trainable), self.notes)
+        values = build.values_of(training)
+        weights = [values[n] for n in self.trainable]
+        # Read anew by every run; the step sets it.
+        self.key = np.zeros(2, np.int64)
+        self.key[0] = seed
+        drops = train_dropout(training, dropout, weights, self.notes)
+        self.settings = {KEY: self.key} if drops else {}
         arrays = self._arrays([*self.trainable, *statistics])
         self.graph = build.training_graph(training, self.objective, self.trainable, statistics)
         self.notes += self.objective.notes

@@ -11,6 +11,8 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from onnxgrad.train.modes import proto_to_inference
+
 
 class Source:
     """A private copy of the caller's model, exactly as it came; external weights stay outside."""
@@ -29,6 +31,7 @@ class Source:
             self.proto = ir.to_proto(copy)
         else:
             self.proto = onnx.load_model_from_string(bytes(model))
+        proto_to_inference(self.proto)
         # what can be written back, in the order of the file
         self.tensors = dict(self.tensors_of(self.proto))
 

@@ -50,7 +50,7 @@ class Stepper:
 
     def bound_inputs(self) -> dict[str, np.ndarray]:
         """Return the inputs of the training graph that are no part of a batch."""
-        return self.store.tensors()
+        return {**self.store.tensors(), **self.setup.settings}
 
     def _bound_outputs(self) -> dict[str, np.ndarray]:
         graph, store = self.setup.graph, self.store
@@ -65,6 +65,7 @@ class Stepper:
 
         The result has "bad" with the name of what is not finite; nothing was changed then.
         """
+        self.setup.key[1] = self.batches
         self.runner.run(arrays)
         logs = {"loss": float(self._loss)}
         logs.update((f"{o}_loss", float(v)) for o, v in self._parts.items())
