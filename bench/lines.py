@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,23 @@ _rows, _slab = (4096, 1024), (64, 1024, 64)
 
 def _stream(op, title, torch, **arguments):
     return Bench(op, title, torch, share="stream", **arguments)
+
+
+def _conv(title, n, c, m, size, kernel, *, stride=1, pad=0, group=1, target):
+    """All three gradients of one convolution; `kernel`, `stride` and `pad` along every spatial dim."""
+    rank = len(size)
+    out = [(i + 2 * pad - kernel) // stride + 1 for i in size]
+    flops = 4.0 * n * m * (c // group) * kernel**rank * math.prod(out)
+    torch = (
+        f"{aten}.convolution_backward(dY, X, W, [{m}], {[stride] * rank}, {[pad] * rank}, "
+        f"{[1] * rank}, False, {[0] * rank}, {group}, [True, True, True])"
+    )
+    return Bench(
+        "ConvGrad", title, torch, share="fma", flops=flops, target=target,
+        dY=normal(n, m, *out), X=normal(n, c, *size), W=normal(m, c // group, *[kernel] * rank),
+        strides=[stride] * rank, pads=[pad] * 2 * rank, dilations=[1] * rank, group=group,
+        kernel_shape=[kernel] * rank,
+    )  # fmt: skip
 
 
 BENCHES = [
@@ -195,6 +213,19 @@ BENCHES = [
         X=normal(16),
         target=1.0,
     ),
+    _conv("8×64×56², 3×3", 8, 64, 64, (56, 56), 3, pad=1, target=1.5),
+    _conv("8×128×28², 3×3", 8, 128, 128, (28, 28), 3, pad=1, target=1.5),
+    _conv("8×256×14², 3×3", 8, 256, 256, (14, 14), 3, pad=1, target=1.5),
+    _conv("8×512×7², 3×3", 8, 512, 512, (7, 7), 3, pad=1, target=1.1),
+    _conv("8×128×56², 3×3, stride 2", 8, 128, 128, (56, 56), 3, stride=2, pad=1, target=1.05),
+    _conv("8×3×224² to 64, 7×7, stride 2", 8, 3, 64, (224, 224), 7, stride=2, pad=3, target=1.0),
+    _conv("8×64×56² to 256, 1×1", 8, 64, 256, (56, 56), 1, target=1.0),
+    _conv("8×128×28², 3×3, depthwise", 8, 128, 128, (28, 28), 3, pad=1, group=128, target=1.7),
+    _conv("8×64×4096, 9", 8, 64, 64, (4096,), 9, pad=4, target=1.0),
+    _conv("8×16×16×32², 3×3×3", 8, 16, 16, (16, 32, 32), 3, pad=1, target=1.0),
+    _conv("1×64×56², 3×3", 1, 64, 64, (56, 56), 3, pad=1, target=1.2),
+    _conv("1×128×28², 3×3", 1, 128, 128, (28, 28), 3, pad=1, target=1.2),
+    _conv("1×256×14², 3×3", 1, 256, 256, (14, 14), 3, pad=1, target=1.2),
     Bench(
         "SeededDropout",
         "4 M elements",

@@ -245,6 +245,15 @@ def test_beside_built_in_operators_of_the_same_domain():
     assert run(model).tobytes() == kernels.gelu_grad(DY, y).tobytes()
 
 
+def test_a_model_without_our_domain_is_still_optimised_by_the_runtime():
+    nodes = [helper.make_node("Gemm", ["dY", "X"], ["y"]), helper.make_node("Relu", ["y"], ["dX"])]
+    model = wrapped(nodes[0])
+    del model.graph.node[:], model.opset_import[1:]
+    model.graph.node.extend(nodes)
+    result = run(model, dY=DY, X=X.T.copy())  # fused to com.microsoft.FusedGemm
+    np.testing.assert_allclose(result, np.maximum(DY @ X.T, 0), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_shapes_and_types_are_inferred_through_our_nodes(dtype):
     inputs = {"dY": DY.astype(dtype), "X": X.astype(dtype)}

@@ -13,6 +13,10 @@ class GradientError(OnnxGradError):
     """A model cannot be differentiated; the message names every node that stands in the way."""
 
 
+class ModelError(OnnxGradError, ValueError):
+    """There is no model to work with: a file that is missing, damaged or something else."""
+
+
 class DataError(OnnxGradError, ValueError):
     """A batch does not fit the model, or holds what would spoil it; names the key and the row."""
 
