@@ -224,7 +224,10 @@ OPTIMIZERS = {
     "sgd": ("SGD", dict(lr=0.1)),
     "sgd weight decay": ("SGD", dict(lr=0.1, weight_decay=0.02)),
     "sgd momentum": ("SGD", dict(lr=0.05, momentum=0.9)),
-    "sgd momentum dampening": ("SGD", dict(lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01)),
+    "sgd momentum dampening": (
+        "SGD",
+        dict(lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01),
+    ),
     "sgd nesterov": ("SGD", dict(lr=0.05, momentum=0.8, nesterov=True, weight_decay=0.01)),
     "adam": ("Adam", dict(lr=1e-2)),
     "adam weight decay": ("Adam", dict(lr=1e-2, weight_decay=0.1)),

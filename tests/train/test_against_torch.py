@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from train import problems
 
 from onnxgrad import Trainer
 from onnxgrad.contracts import contracts
 from onnxgrad.train import losses, optimizers, schedules
-from train import problems
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "train"
 

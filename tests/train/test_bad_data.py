@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from train import problems
 
 from onnxgrad import Trainer
 from onnxgrad.errors import DataError
-from train import problems
 
 X, Y = (np.concatenate(p) for p in zip(*problems.mlp().batches[:2], strict=True))
 NAN = X.copy()
@@ -67,7 +67,7 @@ def test_bad_arrays(kind):
 
 def test_shuffled_rows_are_named_as_in_the_data():
     trainer = Trainer(problems.mlp().model(), loss="cross_entropy")
-    with pytest.raises(DataError, match="input 'x' holds NaN in row 17$"):
+    with pytest.raises(DataError, match=r"input 'x' holds NaN in row 17$"):
         trainer.fit(NAN, Y, batch_size=16)
 
 
@@ -103,5 +103,7 @@ def test_infinity_is_allowed_and_ignored_labels_are():
 
     trainer = Trainer(problems.mlp().model(), loss=CrossEntropy(ignore_index=-100))
     trainer.step(X, label(-100))
-    with pytest.raises(DataError, match="the label -1 in row 30 of batch 1, expected 0 to 4 or -100"):
+    with pytest.raises(
+        DataError, match="the label -1 in row 30 of batch 1, expected 0 to 4 or -100"
+    ):
         trainer.step(X, label(-1))

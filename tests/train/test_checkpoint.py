@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from train import problems
 
 from onnxgrad import Trainer
 from onnxgrad.errors import CheckpointError
 from onnxgrad.train import callbacks, checkpoint, optimizers, schedules
-from train import problems
 
 KILLS = int(os.environ.get("ONNXGRAD_KILLS", "3"))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from train import problems
+from train.problems import FLOAT, node
 
 from onnxgrad import Trainer
 from onnxgrad.train.losses import MSE, CrossEntropy, Function
-from train import problems
-from train.problems import FLOAT, node
 
 
 def regression(outputs: int = 1) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray]:

@@ -7,11 +7,11 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
+from train import problems
 
 from onnxgrad import Trainer
 from onnxgrad.errors import ExportError
 from onnxgrad.train import export
-from train import problems
 
 
 def trained(model, steps: int = 3) -> tuple[Trainer, np.ndarray]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import numpy as np
+from train import problems
 
 from onnxgrad import Trainer
-from train import problems
 
 STEPS = int(os.environ.get("ONNXGRAD_STEPS", "400"))
 

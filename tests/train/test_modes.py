@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import helper
 from reference.seeded_dropout import seeded_dropout
+from train import problems
 
 from onnxgrad import Trainer
-from train import problems
 
 
 def cnn_trainer(**settings) -> tuple[Trainer, problems.Problem]:

@@ -35,9 +35,7 @@ class Builder(Shapes):
     - What no output needs is never added: `finish()` keeps only what is reachable.
     """
 
-    def __init__(
-        self, model: ir.Model, variables: Iterable[ir.Value] = (), prefix: str = "grad"
-    ):
+    def __init__(self, model: ir.Model, variables: Iterable[ir.Value] = (), prefix: str = "grad"):
         """`variables` are initializers that will change, so that their values are never used.
 
         `prefix` begins the names of new nodes.

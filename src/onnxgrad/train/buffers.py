@@ -65,9 +65,7 @@ class Store:
         self.names = list(parameters)
         kinds = dict.fromkeys((group_of[n], a.dtype) for n, a in parameters.items())
         for group, dtype in sorted(kinds, key=str):
-            mine = {
-                n: a for n, a in parameters.items() if (group_of[n], a.dtype) == (group, dtype)
-            }
+            mine = {n: a for n, a in parameters.items() if (group_of[n], a.dtype) == (group, dtype)}
             places, size = _layout(mine, dtype)
             shapes = {n: a.shape for n, a in mine.items()}
             p, g = aligned_zeros(size, dtype), aligned_zeros(size, dtype)

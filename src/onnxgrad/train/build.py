@@ -13,10 +13,9 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.autodiff import grad
-from onnxgrad.contracts import DOMAIN, OPSET, contracts
+from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, make_input
 from onnxgrad.train.losses import Loss, Target
-
 
 OWN = Loss()  # the output is the loss itself
 
@@ -139,21 +138,12 @@ def training_graph(
         outputs.remove(value)
     for new in statistics.values():
         outputs.append(values[new])
-    result = _gradients(model, loss, trainable)
+    result = grad(model, of=loss, wrt=trainable, parameters="inputs")
     names = [v.name for v in result.graph.outputs][-len(trainable) :]
     for name in statistics:
         make_input(result.graph, values_of(result)[name])
     gradients = dict(zip(trainable, names, strict=True))
     return TrainingGraph(to_proto(result), loss, parts, gradients, dict(statistics))
-
-
-def _gradients(model: ir.Model, loss: str, trainable: list[str]) -> ir.Model:
-    """Differentiate with fused operators where this build of the library has them all."""
-    result = grad(model, of=loss, wrt=trainable, parameters="inputs")
-    own = {n.op_type for n in result.graph if n.domain == DOMAIN and n.op_type.endswith("Grad")}
-    if own <= set(contracts()):
-        return result
-    return grad(model, of=loss, wrt=trainable, ops="standard", parameters="inputs")
 
 
 def evaluation_graph(

@@ -77,9 +77,7 @@ def _converted(array: np.ndarray, e: Expected) -> np.ndarray:
         hint = ""
         if array.dtype.kind in "iufb" and e.dtype.kind in "iuf":
             hint = f"; convert it with .astype({str(e.dtype)!r}) if that is what it means"
-        raise DataError(
-            f"{e.kind} {e.name!r} has type {array.dtype}, expected {e.dtype}{hint}"
-        )
+        raise DataError(f"{e.kind} {e.name!r} has type {array.dtype}, expected {e.dtype}{hint}")
     if array.dtype.kind in "iu" and array.size:
         info = np.iinfo(e.dtype)
         if array.min() < info.min or array.max() > info.max:

@@ -187,7 +187,9 @@ def _check(trainer: Trainer, path: Path, state: dict, weights: dict, tensors: di
     for name in sorted({*saved, *mine}):
         if name not in saved or name not in mine:
             side = "lacks" if name not in saved else "also trains"
-            raise CheckpointError(f"{path}: it {side} {name!r}; were `trainable` or settings changed?")
+            raise CheckpointError(
+                f"{path}: it {side} {name!r}; were `trainable` or settings changed?"
+            )
         if saved[name].shape != mine[name].shape or saved[name].dtype != mine[name].dtype:
             raise CheckpointError(
                 f"{path}: {name!r} has shape {list(saved[name].shape)}, "
@@ -202,9 +204,7 @@ def _load(trainer: Trainer, state: dict, weights: dict, tensors: dict) -> None:
     for name, array in store.state().items():
         array[...] = tensors[f"optimizer/{name}"]
     prefix = "callback/"
-    state["tensors"] = {
-        n[len(prefix) :]: a for n, a in tensors.items() if n.startswith(prefix)
-    }
+    state["tensors"] = {n[len(prefix) :]: a for n, a in tensors.items() if n.startswith(prefix)}
     trainer._stepper.resume(state["step"], state["batches"])
     schedule = getattr(trainer.schedule, "then", trainer.schedule)
     if state.get("schedule") and hasattr(schedule, "load_state"):

@@ -256,7 +256,9 @@ class Function(Loss):
         value = self.function(op, output, target)
         if not isinstance(value, ir.Value):
             who = getattr(self.function, "__name__", "the loss function")
-            raise ValueError(f"{who} returned a {type(value).__name__}, expected a value of the graph")
+            raise ValueError(
+                f"{who} returned a {type(value).__name__}, expected a value of the graph"
+            )
         return value
 
 

@@ -98,7 +98,11 @@ class F1(Metric):
         if len(state["table"]) < classes:
             state["table"] = np.zeros((classes, 3), np.int64)
         hits = np.bincount(labels[chosen == labels], minlength=classes)
-        counts = [hits, np.bincount(chosen, minlength=classes), np.bincount(labels, minlength=classes)]
+        counts = [
+            hits,
+            np.bincount(chosen, minlength=classes),
+            np.bincount(labels, minlength=classes),
+        ]
         state["table"] += np.stack(counts, axis=1)
 
     def result(self, state: dict, logs: dict[str, float]) -> float:
@@ -177,9 +181,7 @@ class FunctionMetric(Metric):
         state["targets"].append(target)
 
     def result(self, state: dict, logs: dict[str, float]) -> float:
-        return self.function(
-            np.concatenate(state["predictions"]), np.concatenate(state["targets"])
-        )
+        return self.function(np.concatenate(state["predictions"]), np.concatenate(state["targets"]))
 
 
 NAMES: dict[str, Callable[[], Metric]] = {

@@ -42,8 +42,8 @@ class Optimizer:
 class SGD(Optimizer):
     """Stochastic gradient descent, as torch.optim.SGD.
 
-        >>> SGD(lr=0.1, momentum=0.9).kinds()
-        ('momentum_buffer',)
+    >>> SGD(lr=0.1, momentum=0.9).kinds()
+    ('momentum_buffer',)
     """
 
     lr: float = 1e-2
