@@ -66,6 +66,7 @@ def live() -> bool:
         "onnx-ir",
         "onnxruntime",
         "rich",
+        "safetensors",
         "pytest",
         "pytest-xdist",
         "hypothesis",

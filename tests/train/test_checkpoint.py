@@ -125,6 +125,19 @@ def test_killed_at_a_random_moment(kill, tmp_path, uninterrupted):
     assert not list(tmp_path.glob(".unfinished*"))
 
 
+def test_ctrl_c_saves_a_checkpoint(tmp_path, uninterrupted):
+    """Amid the run: it ends by KeyboardInterrupt after the step at hand, and is resumed to the same bits."""
+    result = tmp_path / "result"
+    process = child(tmp_path, result, "begin")
+    wait_for(lambda: checkpoint.checkpoints(tmp_path) or process.poll() is not None)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate()[1].decode()
+    if not result.exists():
+        assert errors.rstrip().endswith("KeyboardInterrupt")
+        assert child(tmp_path, result, "resume").wait() == 0
+    assert result.read_bytes() == uninterrupted[0]
+
+
 def wait_for(condition, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():

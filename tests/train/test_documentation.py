@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from train import problems
 
 import onnxgrad.train
-from train import problems
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 MODULES = [m.name for m in pkgutil.iter_modules(onnxgrad.train.__path__, "onnxgrad.train.")]

@@ -39,6 +39,9 @@ class Callback:
     def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
         """Called after an epoch and its validation, with the epoch's numbers."""
 
+    def on_interrupt(self, loop: Loop) -> None:
+        """Called after Ctrl-C, once the step at hand is done; `fit` then raises KeyboardInterrupt."""
+
     def on_fit_end(self, loop: Loop) -> None:
         """Called at the end, also after an error."""
 
@@ -131,6 +134,7 @@ class Checkpoint(Callback):
 
     `save_total_limit` keeps the newest ones only. With `monitor`, the best epoch is also saved as
     `best`. They are written whole or not at all; `fit(resume=folder)` continues from the newest.
+    Ctrl-C saves one, too. `last` is the path of the newest.
     """
 
     order = 100  # after those whose state it saves
@@ -148,7 +152,7 @@ class Checkpoint(Callback):
         self.folder, self.every_steps = Path(folder), every_steps
         self.save_total_limit = save_total_limit
         self.best = Best(monitor, mode) if monitor else None
-        self._saved = -1
+        self.last: Path | None = None
 
     def on_step_end(self, loop: Loop, logs: dict[str, float]) -> None:
         # Only where gradients were applied: a checkpoint holds no half-summed ones.
@@ -162,10 +166,14 @@ class Checkpoint(Callback):
         if improved:
             self._save(loop, self.folder / "best")
 
+    def on_interrupt(self, loop: Loop) -> None:
+        self.save(loop)
+
     def save(self, loop: Loop) -> Path:
-        """Save where the run stands now; the command line calls it when interrupted."""
+        """Save where the run stands now."""
         path = self.folder / f"step-{loop.trainer.steps:08d}"
         self._save(loop, path)
+        self.last = path
         if self.save_total_limit is not None:
             checkpoint.prune(self.folder, self.save_total_limit)
         return path

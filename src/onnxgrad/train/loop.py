@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -80,12 +82,19 @@ class Loop:
         if resume is not None:
             state = trainer.load_checkpoint(resume)
             self._restore(state)
-        self._tell("on_fit_begin")
-        try:
-            while self.progress.epoch < self.epochs and not self.stop:
-                self._epoch(steps_per_epoch)
-        finally:
-            self._tell("on_fit_end")
+        with Interruption() as interruption:
+            self.interruption = interruption
+            self._tell("on_fit_begin")
+            try:
+                while self.progress.epoch < self.epochs and not self.stop:
+                    self._epoch(steps_per_epoch)
+                    self.stop = self.stop or interruption.reason
+                if interruption.reason:
+                    self._tell("on_interrupt")
+            finally:
+                self._tell("on_fit_end")
+        if interruption.reason:
+            raise KeyboardInterrupt
         return History(self.progress.epochs, self.stop, time.monotonic() - self.started)
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -121,7 +130,7 @@ class Loop:
             p.position, p.rows = p.position + 1, p.rows + rows
             p.loss_sum += logs["loss"] * rows
             self._tell("on_step_end", logs)
-            if self._out_of_budget() or self.stop:
+            if "grad_norm" in logs and self._ends():  # not amid gradients that are being summed up
                 return
         norm = self.trainer.apply()
         if p.rows == 0:
@@ -136,8 +145,10 @@ class Loop:
                 return
             yield batch
 
-    def _out_of_budget(self) -> bool:
-        if self.max_steps is not None and self.trainer.steps >= self.max_steps:
+    def _ends(self) -> bool:
+        if self.interruption.reason:
+            self.stop = self.interruption.reason
+        elif self.max_steps is not None and self.trainer.steps >= self.max_steps:
             self.stop = f"max_steps={self.max_steps}"
         elif self.max_time is not None and time.monotonic() - self.started > self.max_time:
             self.stop = f"max_time={self.max_time}"
@@ -191,6 +202,31 @@ class Loop:
                     if n.startswith(f"{name}/")
                 }
                 callback.load_state(saved[name], own)
+
+
+class Interruption:
+    """Lets a first Ctrl-C end the run after the step at hand, so that it can be resumed to the same bits.
+
+    A second one interrupts at once. Elsewhere than in the main thread nothing is changed.
+    """
+
+    def __init__(self):
+        self.reason = ""
+        self._old = None
+
+    def __enter__(self) -> Interruption:
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._old = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.reason = "interrupted"
+        signal.signal(signal.SIGINT, self._old)
+
+    def __exit__(self, *_: object) -> None:
+        if self._old is not None:
+            signal.signal(signal.SIGINT, self._old)
 
 
 def _description(data: Any) -> dict[str, Any]:

@@ -21,6 +21,8 @@ def session_options(threads: int | None) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
+    # Waiting threads sleep: a spinning one takes the core that the optimizer, or another process, needs.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3  # warnings are about shapes that a training graph reuses
     return options
 

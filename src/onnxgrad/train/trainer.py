@@ -114,7 +114,8 @@ class Trainer:
         resume: a checkpoint, or a folder of them, to continue from; `epochs` counts from the start.
 
         Raises DataError before the step that would use bad data, and DivergedError when a loss or
-        gradient is not finite, with the weights as they were before that step.
+        gradient is not finite, with the weights as they were before that step. Ctrl-C ends the run
+        after the step at hand, saves a checkpoint if a callback does, and raises KeyboardInterrupt.
         """
         names = self._setup.names
         data = make_data(x, y, names, batch_size, shuffle, self.seed)
