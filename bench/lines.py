@@ -173,5 +173,6 @@ BENCHES = [
     _recurrent("GRUGrad", 64, 16, 256, 256, 1.8),
     _recurrent("GRUGrad", 16, 1, 64, 64, 20),
     _recurrent("GRUGrad", 100, 64, 512, 512, 1.1),
+    bench("SeededDropout", "4 M", "torch.native_dropout(X, 0.1, True)", X=normal(N), key=_s.exactly([1, 2]), ratio=0.1),
 ]
 # fmt: on
