@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
+from onnxgrad.graph import bodies, sequences
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 from onnxgrad.graph.schemas import signature
@@ -37,7 +38,11 @@ def load(model: Any) -> ir.Model:
     except ValueError as error:
         raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
     copy = _raise_opset(copy)
+    bodies.prepare(copy)
     infer(copy)
+    if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
+        infer(copy)
+        sequences.resolve(copy)  # lists that another list, or a branch, was hiding
     return copy
 
 
@@ -59,7 +64,8 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
 def infer(model: ir.Model) -> None:
     """Fill in the types and shapes that can be told, and fold the integers they tell."""
     _infer_shapes(model)
-    if _fold_integers(model) | _complete(model):
+    changed = [_fold_integers(model.graph, graph) | _complete(graph) for graph in model.graphs()]
+    if any(changed):
         _infer_shapes(model)
 
 
@@ -76,10 +82,10 @@ def _infer_shapes(model: ir.Model) -> None:
             value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape)
 
 
-def _complete(model: ir.Model) -> bool:
+def _complete(graph: ir.Graph) -> bool:
     """Add the ranks that ONNX leaves open and we can tell, such as that of a convolution."""
     found = False
-    for node in model.graph:
+    for node in graph:
         value = node.outputs[0] if node.outputs and not node.domain else None
         if value is None or value.shape is not None:
             continue
@@ -94,13 +100,13 @@ def _complete(model: ir.Model) -> bool:
     return found
 
 
-def _fold_integers(model: ir.Model) -> bool:
+def _fold_integers(main: ir.Graph, graph: ir.Graph) -> bool:
     """Write integer chains that do not depend on the run as constants; say whether any changed.
 
     Inference cannot see through all of them (torch.onnx computes axes by Mod and Slice), and
     then loses the rank of what they reshape.
     """
-    graph, constants, folded = model.graph, Constants(()), []
+    constants, folded = Constants(()), []
     for node in graph:
         if node.op_type not in TABLE or node.domain or len(node.outputs) != 1:
             continue
@@ -114,7 +120,7 @@ def _fold_integers(model: ir.Model) -> bool:
         new = ir.Value(name=f"{value.name}/folded", const_value=ir.tensor(array.astype(np.int64)))
         new.dtype, new.shape = ir.DataType.INT64, ir.Shape(array.shape)
         new.const_value.name = new.name
-        graph.register_initializer(new)
+        main.register_initializer(new)
         ir.convenience.replace_all_uses_with(value, new)
     _remove_unused(graph, [value.producer() for value, _ in folded])
     return bool(folded)
@@ -163,8 +169,8 @@ def _root(error: BaseException) -> BaseException:
 def _check_graph(model: ir.Model) -> None:
     """Every value that a node reads is an input, an initializer or made by a node."""
     graph = model.graph
-    inputs = set(graph.inputs)
-    for node in graph:
+    inputs = {v for each in model.graphs() for v in each.inputs}
+    for node in ir.traversal.RecursiveGraphIterator(graph):
         _check_node(node, model.opset_imports.get(node.domain))
         for value in node.inputs:
             known = (
