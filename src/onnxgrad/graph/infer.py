@@ -24,7 +24,8 @@ _INT64 = {
 }
 _SAME_SHAPE = {
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cast", "CastLike", "Ceil",
-    "Clip", "Cos", "Cosh", "CumSum", "Elu", "Erf", "Exp", "Floor", "Identity", "IsInf", "IsNaN",
+    "Clip", "Cos", "Cosh", "CumSum", "Elu", "Erf", "Exp", "EyeLike", "Floor", "Identity", "IsInf",
+    "IsNaN",
     "LeakyRelu", "Log", "LogSoftmax", "Neg", "Not", "Reciprocal", "Relu", "Round",
     "ScatterElements", "ScatterND", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus",
     "Sqrt", "Tan", "Tanh", "Trilu", "ReluGrad", "SigmoidGrad", "TanhGrad", "LeakyReluGrad",

@@ -122,18 +122,18 @@ def _fold_integers(main: ir.Graph, graph: ir.Graph) -> bool:
         new.const_value.name = new.name
         main.register_initializer(new)
         ir.convenience.replace_all_uses_with(value, new)
-    _remove_unused(graph, [value.producer() for value, _ in folded])
+    _remove_unused([value.producer() for value, _ in folded])
     return bool(folded)
 
 
-def _remove_unused(graph: ir.Graph, nodes: list[ir.Node]) -> None:
+def _remove_unused(nodes: list[ir.Node]) -> None:
     """Remove nodes that nothing uses any more, and what only they used. The rest stays."""
     while nodes:
         node = nodes.pop()
         if node.graph is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
             continue
         nodes.extend(v.producer() for v in node.inputs if v is not None and v.producer())
-        graph.remove(node, safe=True)
+        node.graph.remove(node, safe=True)
 
 
 def _copy(model: Any) -> ir.Model:
@@ -219,4 +219,15 @@ def _raise_opset(model: ir.Model) -> ir.Model:
         raise ValueError(
             f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"
         ) from error
-    return ir.from_proto(converted)
+    result = ir.from_proto(converted)
+    if opset < 11:
+        for node in ir.traversal.RecursiveGraphIterator(result.graph):
+            _keep_old_coordinates(node)
+    return result
+
+
+def _keep_old_coordinates(node: ir.Node) -> None:
+    """Before 11 Resize and Upsample read at x / scale, rounded down; the converter forgets it."""
+    if node.op_type == "Resize" and "coordinate_transformation_mode" not in node.attributes:
+        node.attributes.add(ir.AttrString("coordinate_transformation_mode", "asymmetric"))
+        node.attributes.add(ir.AttrString("nearest_mode", "floor"))

@@ -14,6 +14,8 @@ from onnxgrad.autodiff.rules import (
     pooling,
     recurrent,
     reduction,
+    resize,
+    sampling,
     shape,
 )
 
@@ -31,5 +33,7 @@ __all__ = [
     "pooling",
     "recurrent",
     "reduction",
+    "resize",
+    "sampling",
     "shape",
 ]
