@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxgrad.autodiff.plan import Plan, Problem, choose, names_of
+from onnxgrad.autodiff.plan import QUANTISED, Plan, Problem, choose, names_of
 from onnxgrad.autodiff.rule import Formula, Need, NoGradient, Rule
 from onnxgrad.graph import Builder, ShapeUnknown, Signature
 from onnxgrad.graph.bodies import captured
@@ -148,7 +148,8 @@ class Call:
             if gradient.shape is None:
                 _stamp(gradient, whole)
             gradient = self.op.sum_to(gradient, value)
-        if value.dtype is not None and gradient.dtype is not None:
+        floats = value.dtype is not None and value.dtype not in QUANTISED
+        if floats and gradient.dtype is not None:
             gradient = self.op.Cast(gradient, to=value.dtype)
         _stamp(gradient, value)
         return gradient

@@ -16,6 +16,11 @@ from onnxgrad.graph.schemas import Signature, signature
 FLOATS = (
     ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16,
 )  # fmt: skip
+# Integers that stand for floats: those made by QuantizeLinear carry a cotangent in floats.
+QUANTISED = (
+    ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16, ir.DataType.INT4,
+    ir.DataType.UINT4, ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E5M2,
+)  # fmt: skip
 FUSED_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, None)
 
 
@@ -53,7 +58,7 @@ def make_plan(
     reached = set(wrt)
     _reach(model.graph, reached, model.opset_imports)
     plan = Plan(active={v for v in outputs if v in reached})
-    _trace(model.graph, plan, reached)
+    _trace(model.graph, plan, reached, model.opset_imports)
     _check_all(plan, model.opset_imports, ops)
     return plan
 
@@ -70,10 +75,15 @@ def _reach(graph: ir.Graph, reached: set[ir.Value], opset_of: dict[str, int]) ->
                 pairs = zip(node.outputs, body.outputs, strict=True)
                 reached.update(v for v, inner in pairs if inner in reached)
         elif not _stops(node, inputs, opset_of):
-            reached.update(v for v in node.outputs if is_float(v))
+            quantised = node.op_type == "QuantizeLinear" or any(
+                v.dtype in QUANTISED for v in inputs
+            )
+            reached.update(
+                v for v in node.outputs if is_float(v) or (quantised and v.dtype in QUANTISED)
+            )
 
 
-def _trace(graph: ir.Graph, plan: Plan, reached: set[ir.Value]) -> None:
+def _trace(graph: ir.Graph, plan: Plan, reached: set[ir.Value], opset_of) -> None:
     """Collect the nodes on which the active values of a graph depend, among the reached."""
     for node in reversed(list(graph)):
         if not any(v in plan.active for v in node.outputs):
@@ -85,8 +95,8 @@ def _trace(graph: ir.Graph, plan: Plan, reached: set[ir.Value]) -> None:
                 plan.active.update(wanted)
                 inner = Plan([], plan.active, plan.problems, plan.inline, plan.bodies)
                 plan.bodies[body] = inner
-                _trace(body, inner, reached)
-        before = [v for v in (*node.inputs, *captured(node)) if v in reached]
+                _trace(body, inner, reached, opset_of)
+        before = [v for v in _through(node, opset_of) if v in reached]
         if before:
             plan.nodes.append(node)
         if not is_branch(node):
@@ -150,12 +160,17 @@ def _stops(node: ir.Node, active: list[ir.Value], opset_of: dict[str, int]) -> b
     refusal = REFUSED.get((node.domain, node.op_type))
     if refusal is not None:
         return refusal.zero
+    through = set(_through(node, opset_of))
+    return not any(v in through for v in active)
+
+
+def _through(node: ir.Node, opset_of: dict[str, int]) -> list[ir.Value]:
+    """Return what a node reads, without the inputs that its rule declares `stop`."""
     rules = choose(node, opset_of, "standard") or choose(node, opset_of, "fused")
     if not rules or not rules[0].stop:
-        return False
+        return [*node.inputs, *captured(node)]
     names = names_of(node, opset_of, rules[0])
-    through = {v for i, v in enumerate(node.inputs) if names.input_name(i) not in rules[0].stop}
-    return not any(v in through for v in active)
+    return [v for i, v in enumerate(node.inputs) if names.input_name(i) not in rules[0].stop]
 
 
 def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> None:

@@ -2,6 +2,7 @@
 
 from onnxgrad.autodiff.rules import (
     activation,
+    algebra,
     arithmetic,
     contrib,
     control,
@@ -12,6 +13,7 @@ from onnxgrad.autodiff.rules import (
     normalization,
     nothing,
     pooling,
+    quantization,
     recurrent,
     reduction,
     resize,
@@ -21,6 +23,7 @@ from onnxgrad.autodiff.rules import (
 
 __all__ = [
     "activation",
+    "algebra",
     "arithmetic",
     "contrib",
     "control",
@@ -31,6 +34,7 @@ __all__ = [
     "normalization",
     "nothing",
     "pooling",
+    "quantization",
     "recurrent",
     "reduction",
     "resize",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from onnx_ir import DataType
 
-from onnxgrad.autodiff.rule import rule
+from onnxgrad.autodiff.rule import NoGradient, rule
 
 CUBIC = -0.75  # the coefficient of Keys's cubic, as in PyTorch
 NEIGHBOURS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}  # along an axis
@@ -177,3 +177,52 @@ def _flat(op, X, places):
     for i, place in enumerate(places):
         whole = place if whole is None else op.Add(op.Mul(whole, op.dim(X, 2 + i)), place)
     return whole
+
+
+@rule("RoiAlign", wrt="X", stop="rois")
+def roi_align(op, X, rois, batch_indices, dY, *, attrs):
+    """Each region r is averaged from X by a matrix along each axis: Y = A[r]·X[b]·B[r]ᵀ.
+
+    So X[b] gets Aᵀ·dY·B from each of its regions.
+    """
+    attrs = {"sampling_ratio": 0, "mode": "avg", "output_height": 1, "output_width": 1} | attrs
+    ratio = attrs["sampling_ratio"]
+    if attrs["mode"] != "avg" or ratio <= 0:
+        what = "takes maxima" if attrs["mode"] != "avg" else "chooses its samples by region"
+        raise NoGradient(
+            f"{what} (mode {attrs['mode']!r}, sampling_ratio {ratio})",
+            'use mode "avg" with a sampling_ratio above 0',
+        )
+    A = _roi_matrix(op, X, rois, 1, 2, attrs["output_height"], ratio, attrs)
+    B = _roi_matrix(op, X, rois, 0, 3, attrs["output_width"], ratio, attrs)
+    A, B = op.Unsqueeze(A, [1]), op.Unsqueeze(B, [1])  # the same for every channel
+    each = op.MatMul(op.MatMul(op.Transpose(A, perm=[0, 1, 3, 2]), dY), B)  # [R, C, H, W]
+    images = op.Unsqueeze(op.range(op.dim(X, 0)), [1])
+    batch = op.Cast(op.Unsqueeze(batch_indices, [0]), to=DataType.INT64)
+    member = op.Cast(op.Equal(images, batch), to=op.dtype(X))  # [N, R]
+    flat = op.Reshape(each, op.Concat(op.dim(rois, 0), [-1], axis=0))
+    return op.reshape_like(op.MatMul(member, flat), X)
+
+
+def _roi_matrix(op, X, rois, entry, axis, bins, ratio, attrs):
+    """[R, bins, size]: bilinear weights along one axis, the mean over `ratio` samples per bin."""
+    scale = float(attrs.get("spatial_scale", 1.0))
+    begin, end = (
+        op.Mul(op.Slice(rois, [i], [i + 1], [1]), scale) for i in (entry, entry + 2)
+    )  # [R, 1]
+    if attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel":
+        begin, length = op.Sub(begin, 0.5), op.Sub(end, begin)
+    else:
+        length = op.Max(op.Sub(end, begin), 1.0)
+    # sample k of all: begin + (k + ½)·length / (bins·ratio)
+    at = (np.arange(bins * ratio) + 0.5) / (bins * ratio)
+    place = op.Add(begin, op.Mul(length, op.constant(at, op.dtype(rois))))  # [R, bins·ratio]
+    size = op.dim(X, axis)
+    length = op.Cast(size, to=op.dtype(rois))
+    inside = op.And(op.GreaterOrEqual(place, -1.0), op.LessOrEqual(place, length))
+    place = op.Max(op.Min(place, op.Sub(length, 1.0)), 0.0)
+    pixels = op.Cast(op.range(size), to=op.dtype(rois))
+    near = op.Sub(1.0, op.Abs(op.Sub(op.Unsqueeze(place, [2]), pixels)))
+    weights = op.Where(op.Unsqueeze(inside, [2]), op.Max(near, 0.0), 0.0)
+    split = op.Concat([-1], [bins], [ratio], size, axis=0)
+    return op.ReduceMean(op.Reshape(weights, split), [2], keepdims=0)
