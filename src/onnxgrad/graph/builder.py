@@ -131,6 +131,8 @@ class Builder(Shapes):
         values[0].shape = None if shape is None else ir.Shape(shape)
         for value in values[1:]:
             value.dtype = values[0].dtype
+            if op_type == "Split":
+                value.shape = values[0].shape
         node = ir.Node(
             domain,
             op_type,

@@ -15,6 +15,7 @@ from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 from onnxgrad.graph import bodies, sequences
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
+from onnxgrad.graph.layout import time_first
 from onnxgrad.graph.schemas import signature
 
 # The builder emits ScatterElements(reduction="add"), which is as old as this opset.
@@ -38,6 +39,7 @@ def load(model: Any) -> ir.Model:
     except ValueError as error:
         raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
     copy = _raise_opset(copy)
+    time_first(copy)
     bodies.prepare(copy)
     infer(copy)
     if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
