@@ -74,5 +74,7 @@ def test_names_on_numpy(name, expected):
 
 
 def test_generated_pages_are_up_to_date():
-    done = subprocess.run([sys.executable, ROOT / "tools" / "make_docs.py", "--check"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "make_docs.py", "--check"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
