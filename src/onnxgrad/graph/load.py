@@ -41,7 +41,7 @@ def load(model: Any) -> ir.Model:
     copy = _raise_opset(copy)
     time_first(copy)
     bodies.prepare(copy)
-    infer(copy)
+    _infer_outputs(copy)
     if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
         infer(copy)
         sequences.resolve(copy)  # lists that another list, or a branch, was hiding
@@ -61,6 +61,20 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
         return ir.to_proto(model)
     except ir.serde.SerdeError as error:
         raise ValueError(f"the model is malformed: {_root(error)}") from error
+
+
+def _infer_outputs(model: ir.Model) -> None:
+    """Infer shapes, and correct outputs that are declared with a rank that they do not have.
+
+    onnxruntime only warns of those; a cotangent input of the wrong rank it would refuse.
+    """
+    declared = {v: v.shape for v in model.graph.outputs if v.producer() is not None}
+    for value in declared:
+        value.shape = None
+    infer(model)
+    for value, shape in declared.items():
+        if value.shape is None or (shape is not None and len(shape) == len(value.shape)):
+            value.shape = shape
 
 
 def infer(model: ir.Model) -> None:
