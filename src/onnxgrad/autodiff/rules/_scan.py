@@ -2,20 +2,23 @@
 
 import onnx_ir as ir
 
+_MATRIX = (None, None)
+
 
 def scan(op, step, states, sequences, *, backwards):
     """Run `step(inner, *states, *slices)` for each slice; return final states and stacked results.
 
     The step writes nodes with `inner` and returns (new states, results), both lists. It may read
     any outer value. `backwards` runs from the last slice to the first; results stay in place.
+    States, slices and results are matrices: onnxruntime must be told the rank of each.
     """
     inner = op.inside(ir.Graph([], [], nodes=[], name="step"))
-    inputs = [_input(op, v, op.dims(v)) for v in states]
-    inputs += [_input(op, v, None if op.dims(v) is None else op.dims(v)[1:]) for v in sequences]
+    inputs = [_input(op, v, op.dims(v) or _MATRIX) for v in states]
+    inputs += [_input(op, v, op.dims(v)[1:] if op.dims(v) else _MATRIX) for v in sequences]
     new, results = step(inner, *inputs)
     outputs = [inner.copy(v) for v in (*new, *results)]
     for value, like in zip(outputs, [*states, *results], strict=True):
-        value.dtype, value.shape = like.dtype, like.shape
+        value.dtype, value.shape = like.dtype, like.shape or ir.Shape(_MATRIX)
     nodes = inner.finish_body(outputs)
     body = ir.Graph(inputs, outputs, nodes=nodes, name=op.fresh("grad/step"))
     direction = 1 if backwards else 0
@@ -30,12 +33,11 @@ def scan(op, step, states, sequences, *, backwards):
     for value, inside in zip(made, outputs, strict=True):
         value.dtype, value.shape = inside.dtype, inside.shape
     for value, inside in zip(made[len(states) :], results, strict=True):
-        own = op.dims(inside)
-        value.shape = None if own is None else ir.Shape([length, *own])
+        value.shape = ir.Shape([length, *(op.dims(inside) or _MATRIX)])
     return list(made[: len(states)]), list(made[len(states) :])
 
 
 def _input(op, like, shape):
     value = ir.Value(name=op.fresh("grad/step_input"))
-    value.dtype, value.shape = like.dtype, None if shape is None else ir.Shape(shape)
+    value.dtype, value.shape = like.dtype, ir.Shape(shape)
     return value
