@@ -40,7 +40,9 @@ def test_contract_is_the_old_one(name):
     for kind, tensors in (("inputs", ours.inputs), ("outputs", ours.outputs)):
         expected = [(RENAMED.get((name, n), n), presence) for n, _, presence in theirs[kind]]
         needed = NEEDED.get(name, set())
-        got = [(t.name, "optional" if t.optional or t.name in needed else "required") for t in tensors]
+        got = [
+            (t.name, "optional" if t.optional or t.name in needed else "required") for t in tensors
+        ]
         if kind == "inputs" and name in ADDED:
             assert [n for n, _ in got[len(expected) :]] == ADDED[name]
             got = got[: len(expected)]

@@ -49,11 +49,16 @@ def test_forward_equals_stock_onnxruntime(case):
     graph = helper.make_graph(
         [node],
         "stock",
-        [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), None) for k, v in inputs.items()],
+        [
+            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), None)
+            for k, v in inputs.items()
+        ],
         [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in outputs],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     ours = case.run_numpy(np.float32)
     for name, expected in zip(outputs, session.run(outputs, inputs), strict=True):
         assert relative_rms(ours[name], expected) <= 2e-6, name
@@ -75,7 +80,9 @@ def smooth_and_small(case) -> bool:
 def loss_of(forward, family, cotangents, attributes):
     def loss(inputs):
         results = dict(zip(family.outputs, forward(**inputs, **attributes), strict=True))
-        return sum(float(np.sum(c * results[name.removeprefix("grad_")])) for name, c in cotangents.items())
+        return sum(
+            float(np.sum(c * results[name.removeprefix("grad_")])) for name, c in cotangents.items()
+        )
 
     return loss
 
@@ -95,7 +102,9 @@ def assert_gradient(family, case, forward, gradient):
         direction, step = rng.normal(0, 1, grad.shape), 1e-6
         high, low = ({**plain, name[1:]: at + sign * step * direction} for sign in (1, -1))
         numeric = (loss(high) - loss(low)) / (2 * step)
-        scale = max(1.0, np.sqrt(np.sum(grad**2) * np.sum(direction**2)) / np.sqrt(max(grad.size, 1)))
+        scale = max(
+            1.0, np.sqrt(np.sum(grad**2) * np.sum(direction**2)) / np.sqrt(max(grad.size, 1))
+        )
         assert abs(numeric - np.sum(grad * direction)) <= 1e-7 * scale, name
 
 
@@ -135,7 +144,9 @@ def test_without_peepholes_their_path_is_left_out_as_in_the_old_kernel():
     inputs = case.inputs(np.float64)
     without = {**inputs, "P": None}
     zero = {**inputs, "P": np.zeros_like(inputs["P"])}
-    for name, a, b in zip(LSTM.gradients, kernels.lstm_grad(**without), kernels.lstm_grad(**zero), strict=True):
+    for name, a, b in zip(
+        LSTM.gradients, kernels.lstm_grad(**without), kernels.lstm_grad(**zero), strict=True
+    ):
         assert np.array_equal(a, b), name
 
 
@@ -150,7 +161,9 @@ def lstm_inputs(**changes):
 
 
 def gru_grad_inputs(**changes):
-    shapes = dict(X=(S, N, I), W=(1, 3 * H, I), R=(1, 3 * H, H), HAll=(S, 1, N, H), ZRH=(S, 1, N, 3 * H))
+    shapes = dict(
+        X=(S, N, I), W=(1, 3 * H, I), R=(1, 3 * H, H), HAll=(S, 1, N, H), ZRH=(S, 1, N, 3 * H)
+    )
     return {k: np.zeros(v, np.float32) for k, v in shapes.items()} | changes
 
 
@@ -214,7 +227,9 @@ def test_numpy_host_refuses(op, inputs, attributes, text):
 @pytest.mark.parametrize(("op", "inputs", "attributes", "text"), WRONG, ids=[w[3] for w in WRONG])
 def test_onnxruntime_host_refuses(op, inputs, attributes, text):
     contract = contracts()[op]
-    model = node_model(contract, inputs, attributes, [t.name for t in contract.outputs], name="the node")
+    model = node_model(
+        contract, inputs, attributes, [t.name for t in contract.outputs], name="the node"
+    )
     with pytest.raises(Exception, match="'the node'") as error:
         onnxgrad.session(model).run(None, inputs)
     assert text in str(error.value)

@@ -65,7 +65,11 @@ def drawn_inputs(family: Family, title: str) -> dict[str, np.ndarray]:
     def weights(*shape):
         return rng.normal(0, s.scale / np.sqrt(max(shape[-1], 1)), shape)
 
-    arrays = {"X": rng.normal(0, s.scale, (s.S, s.N, s.I)), "W": weights(D, gates, s.I), "R": weights(D, gates, s.H)}
+    arrays = {
+        "X": rng.normal(0, s.scale, (s.S, s.N, s.I)),
+        "W": weights(D, gates, s.I),
+        "R": weights(D, gates, s.H),
+    }
     arrays["B"] = rng.normal(0, 0.5, (D, 2 * gates))
     for state in family.states:
         arrays[state] = rng.normal(0, 0.7, (D, s.N, s.H))
@@ -84,7 +88,10 @@ def drawn_gradient_inputs(family: Family, title: str) -> dict[str, np.ndarray]:
     results = dict(zip(family.outputs, family.forward(**inputs, **s.attributes), strict=True))
     rng = np.random.default_rng(zlib.crc32(title.encode()) + 1)
     final = {"H0": "Ht", "C0": "Ct"}
-    cotangents = {f"grad_{n}": rng.normal(0, 1, results[n].shape) for n in ("HAll", *(final[x] for x in family.states))}
+    cotangents = {
+        f"grad_{n}": rng.normal(0, 1, results[n].shape)
+        for n in ("HAll", *(final[x] for x in family.states))
+    }
     arrays = {**inputs, **{n: results[n] for n in family.kept}, **cotangents}
     if family.op == "lstm":
         arrays.pop("B", None)  # LSTMGrad has no use for it
@@ -101,10 +108,14 @@ def forward_case(family: Family, s: Setting, title: str | None = None, outputs=N
     return Case(title or s.title, outputs=outputs, **samples, **s.attributes)
 
 
-def gradient_case(family: Family, s: Setting, title: str | None = None, outputs=None, without=()) -> Case:
+def gradient_case(
+    family: Family, s: Setting, title: str | None = None, outputs=None, without=()
+) -> Case:
     names = [n for n in drawn_names(family, s) if not (family.op == "lstm" and n == "B")]
     names += [*family.kept, "grad_HAll", "grad_Ht", *(["grad_Ct"] if "C0" in family.states else [])]
-    samples = {n: sample(drawn_gradient_inputs, family, s.title, n) for n in names if n not in without}
+    samples = {
+        n: sample(drawn_gradient_inputs, family, s.title, n) for n in names if n not in without
+    }
     return Case(title or s.title, outputs=outputs, **samples, **s.attributes)
 
 
@@ -159,11 +170,17 @@ def length_settings() -> list[Setting]:
     for direction in ("forward", "reverse", "bidirectional"):
         for name, values in lengths.items():
             attributes = {"direction": direction}
-            rows.append(Setting(f"lengths {name}, {direction}", S=5, lengths=values, attributes=attributes))
+            rows.append(
+                Setting(f"lengths {name}, {direction}", S=5, lengths=values, attributes=attributes)
+            )
     many = tuple(int(x) for x in np.random.default_rng(5).integers(0, 31, 40))
     rows.append(Setting("lengths over chunks", S=30, N=40, H=4, lengths=many))
     both = dict(direction="bidirectional")
-    rows.append(Setting("lengths over chunks, bidirectional", S=30, N=40, H=4, lengths=many, attributes=both))
+    rows.append(
+        Setting(
+            "lengths over chunks, bidirectional", S=30, N=40, H=4, lengths=many, attributes=both
+        )
+    )
     return rows
 
 
@@ -175,9 +192,19 @@ def direction_settings() -> list[Setting]:
         rows.append(Setting(f"{direction}, one step", S=1, attributes=attributes))
         rows.append(Setting(f"{direction}, one row", N=1, attributes=attributes))
         rows.append(Setting(f"{direction}, several chunks", S=40, N=13, H=6, attributes=attributes))
-        rows.append(Setting(f"{direction}, an even number of chunks", S=40, N=26, H=4, attributes=attributes))
-        rows.append(Setting(f"{direction}, enough for slices", N=16, I=33, H=97, attributes=attributes))
-        rows.append(Setting(f"{direction}, weights alone", without=("B", "H0", "C0", "P"), attributes=attributes))
+        rows.append(
+            Setting(
+                f"{direction}, an even number of chunks", S=40, N=26, H=4, attributes=attributes
+            )
+        )
+        rows.append(
+            Setting(f"{direction}, enough for slices", N=16, I=33, H=97, attributes=attributes)
+        )
+        rows.append(
+            Setting(
+                f"{direction}, weights alone", without=("B", "H0", "C0", "P"), attributes=attributes
+            )
+        )
     return rows
 
 
@@ -186,7 +213,10 @@ def optional_settings(family: Family) -> list[Setting]:
     given = {"hidden_size": Setting.H}  # as above
     rows = [Setting("weights alone", without=tuple(optional), attributes=given)]
     rows += [Setting(f"without {n}", without=(n,), attributes=given) for n in optional]
-    rows += [Setting(f"only {n}", without=tuple(x for x in optional if x != n), attributes=given) for n in optional]
+    rows += [
+        Setting(f"only {n}", without=tuple(x for x in optional if x != n), attributes=given)
+        for n in optional
+    ]
     return rows
 
 
@@ -200,15 +230,26 @@ def activation_settings(family: Family) -> list[Setting]:
             attributes = dict(activations=names, activation_alpha=ALPHAS, activation_beta=BETAS)
             rows.append(Setting(f"{name} for the {position}", attributes=attributes, scale=0.6))
     names = [*FUNCTIONS[2 : 2 + len(family.standard)], *family.standard]
-    both = dict(direction="bidirectional", activations=names, activation_alpha=ALPHAS[:2], activation_beta=BETAS[:1])
+    both = dict(
+        direction="bidirectional",
+        activations=names,
+        activation_alpha=ALPHAS[:2],
+        activation_beta=BETAS[:1],
+    )
     mixed = (["HardSigmoid", "ScaledTanh", "Elu"] * 2)[: 2 * len(family.standard)]
     parameters = dict(direction="bidirectional", activation_alpha=ALPHAS, activation_beta=BETAS)
     short = ["HardSigmoid", "LeakyRelu", "Elu"][: len(family.standard)]
     rows += [
         Setting("different functions in both directions", attributes=both, scale=0.6),
         Setting("alphas run out", attributes=dict(activations=short, activation_alpha=[0.3])),
-        Setting("names in any case", attributes=dict(activations=[n.upper() for n in family.standard])),
-        Setting("alphas in order over both directions", attributes={**parameters, "activations": mixed}, scale=0.6),
+        Setting(
+            "names in any case", attributes=dict(activations=[n.upper() for n in family.standard])
+        ),
+        Setting(
+            "alphas in order over both directions",
+            attributes={**parameters, "activations": mixed},
+            scale=0.6,
+        ),
     ]
     return rows
 
@@ -219,7 +260,9 @@ def clip_settings(family: Family) -> list[Setting]:
         rows.append(Setting(f"clip, {direction}", attributes=dict(clip=0.4, direction=direction)))
     for name in ("HardSigmoid", "Softsign", "Elu", "LeakyRelu", "Affine", "Softplus"):
         names = [name, "Relu" if name == "HardSigmoid" else name, "Tanh"][: len(family.standard)]
-        attributes = dict(clip=0.4, activations=names, activation_alpha=ALPHAS, activation_beta=BETAS)
+        attributes = dict(
+            clip=0.4, activations=names, activation_alpha=ALPHAS, activation_beta=BETAS
+        )
         rows.append(Setting(f"clip with {name}", attributes=attributes))
     rows.append(Setting("clip with lengths", S=5, lengths=(2, 5, 0, 3), attributes=dict(clip=0.3)))
     return rows
@@ -276,11 +319,19 @@ def gradient_cases(family: Family) -> list[Case]:
     return [
         *(gradient_case(family, s) for s in settings(family)),
         *(gradient_case(family, both, f"{n} alone", outputs=(n,)) for n in family.gradients),
-        *(gradient_case(family, plain, f"{n} alone, one direction", outputs=(n,)) for n in family.gradients),
+        *(
+            gradient_case(family, plain, f"{n} alone, one direction", outputs=(n,))
+            for n in family.gradients
+        ),
         gradient_case(family, both, "frozen weights", outputs=("dX", "dH0")),
         *(gradient_case(family, both, f"without {n}", without=(n,)) for n in cotangents),
         *(
-            gradient_case(family, both, f"{n} as the only cotangent", without=tuple(c for c in cotangents if c != n))
+            gradient_case(
+                family,
+                both,
+                f"{n} as the only cotangent",
+                without=tuple(c for c in cotangents if c != n),
+            )
             for n in cotangents
         ),
     ]
