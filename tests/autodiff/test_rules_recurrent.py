@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from autodiff.harness import Case, build, check, normal, table
+from autodiff.harness import Case, build, check, check_model, normal, table
 
 from onnxgrad.autodiff import GradientError, vjp
 
@@ -104,3 +104,11 @@ def test_batch_first(case):
     """onnxruntime has no layout=1 for these; ONNX's reference evaluator has."""
     case.inputs["X"] = normal(N, S, C)
     check(case, 17, "static", "standard")
+
+
+@pytest.mark.parametrize("ops", ["standard", "fused"])
+def test_only_the_last_state_is_an_output(ops):
+    model, feeds, wrt = build(_lstm("the last state", outputs=2), 17, "static")
+    model.graph.node[0].output[0] = ""
+    del model.graph.output[0]
+    check_model(model, feeds, wrt, ops, rtol=6e-3, step=1e-2)

@@ -181,7 +181,8 @@ class Call:
             if value.name is None:
                 value.name = ""
             if i == index:
-                value.name = self.op.fresh(f"{self.node.outputs[0].name}/{name}")
+                stem = next((v.name for v in self.node.outputs if v.name), self.node.op_type)
+                value.name = self.op.fresh(f"{stem}/{name}")
                 value.dtype = _only_type(self.node, self.op.model.opset_imports, index)
         return self.node.outputs[index]
 
@@ -240,6 +241,14 @@ def _stamp(gradient: ir.Value, value: ir.Value) -> None:
         gradient.dtype = value.dtype
 
 
+def _same_type(schema, node: ir.Node, kind: str) -> ir.DataType | None:
+    """Return the type of another value of the node that the schema gives the same type."""
+    pairs = [*zip(schema.outputs, node.outputs, strict=False)]
+    pairs += [*zip(schema.inputs, node.inputs, strict=False)]
+    known = (v.dtype for formal, v in pairs if v is not None and formal.type_str == kind)
+    return next((dtype for dtype in known if dtype is not None), None)
+
+
 def _only_type(node: ir.Node, opset_of: dict[str, int], index: int) -> ir.DataType | None:
     """Return the type of an output where its schema allows one type only (indices, masks)."""
     schema = onnx.defs.get_schema(
@@ -250,5 +259,5 @@ def _only_type(node: ir.Node, opset_of: dict[str, int], index: int) -> ir.DataTy
         (c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == kind), [kind]
     )
     if len(allowed) != 1:
-        return node.outputs[0].dtype
+        return _same_type(schema, node, kind)
     return ir.DataType[allowed[0].removeprefix("tensor(").removesuffix(")").upper()]
