@@ -266,7 +266,9 @@ class Binder {
                        ", expected " + spec.dims;
     const char* joint = " with ";
     for (const Axis& a : spec.axes) {
-      if (a.symbol < 0) continue;
+      const Axis* first = spec.axes.data();
+      while (first->symbol != a.symbol) ++first;
+      if (a.symbol < 0 || first != &a) continue;  // a number, or told already
       const Symbols::Value& value = symbols_[a.symbol];
       if (!value.bound || value.source == input) continue;
       text += joint + contract_.symbols()[static_cast<std::size_t>(a.symbol)] + " = " +

@@ -77,7 +77,8 @@ namespace detail {
 // All ones in the first `count` lanes.
 template <class T> ONNXGRAD_INLINE __m256i first_lanes(Dim count) {
   if constexpr (sizeof(T) == 4)
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   else
     return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
 }
@@ -85,7 +86,8 @@ template <class T> ONNXGRAD_INLINE __m256i first_lanes(Dim count) {
 ONNXGRAD_INLINE void store_first(float* p, Vec<float> v, Dim count) {
   __m128 part = _mm256_castps256_ps128((__m256)v);
   if (count & 4) _mm_storeu_ps(p, part), part = _mm256_extractf128_ps((__m256)v, 1), p += 4;
-  if (count & 2) _mm_storel_pi(reinterpret_cast<__m64*>(p), part), part = _mm_movehl_ps(part, part), p += 2;
+  if (count & 2)
+    _mm_storel_pi(reinterpret_cast<__m64*>(p), part), part = _mm_movehl_ps(part, part), p += 2;
   if (count & 1) _mm_store_ss(p, part);
 }
 ONNXGRAD_INLINE void store_first(double* p, Vec<double> v, Dim count) {
@@ -96,12 +98,14 @@ ONNXGRAD_INLINE void store_first(double* p, Vec<double> v, Dim count) {
 }  // namespace detail
 #endif
 
-// The first `count` lanes; the others are 0 on load, untouched on store. For the end of a row, so that a tail
-// goes through the same arithmetic, and gives the same bits, as a full register.
+// The first `count` lanes; the others are 0 on load, untouched on store. For the end of a row, so
+// that a tail goes through the same arithmetic, and gives the same bits, as a full register.
 template <class T> ONNXGRAD_INLINE Vec<T> load_part(const T* p, Dim count) {
 #if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_maskz_loadu_epi32(__mmask16((1u << count) - 1u), p);
-  if constexpr (sizeof(T) == 8) return (Vec<T>)_mm512_maskz_loadu_epi64(__mmask8((1u << count) - 1u), p);
+  if constexpr (sizeof(T) == 4)
+    return (Vec<T>)_mm512_maskz_loadu_epi32(__mmask16((1u << count) - 1u), p);
+  if constexpr (sizeof(T) == 8)
+    return (Vec<T>)_mm512_maskz_loadu_epi64(__mmask8((1u << count) - 1u), p);
 #elif defined(__AVX2__)
   if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_maskload_ps(p, detail::first_lanes<T>(count));
   if constexpr (sizeof(T) == 8) return (Vec<T>)_mm256_maskload_pd(p, detail::first_lanes<T>(count));
@@ -118,7 +122,8 @@ template <class T> ONNXGRAD_INLINE Vec<T> load_between(const T* p, Dim from, Dim
   if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_maskz_loadu_epi32(__mmask16(mask), p);
   if constexpr (sizeof(T) == 8) return (Vec<T>)_mm512_maskz_loadu_epi64(__mmask8(mask), p);
 #elif defined(__AVX2__)
-  const __m256i mask = _mm256_andnot_si256(detail::first_lanes<T>(from), detail::first_lanes<T>(to));
+  const __m256i mask =
+      _mm256_andnot_si256(detail::first_lanes<T>(from), detail::first_lanes<T>(to));
   if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_maskload_ps(p, mask);
   if constexpr (sizeof(T) == 8) return (Vec<T>)_mm256_maskload_pd(p, mask);
 #else
@@ -130,8 +135,10 @@ template <class T> ONNXGRAD_INLINE Vec<T> load_between(const T* p, Dim from, Dim
 }
 template <class T> ONNXGRAD_INLINE void store_part(T* p, Vec<T> v, Dim count) {
 #if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << count) - 1u), (__m512i)v);
-  if constexpr (sizeof(T) == 8) _mm512_mask_storeu_epi64(p, __mmask8((1u << count) - 1u), (__m512i)v);
+  if constexpr (sizeof(T) == 4)
+    _mm512_mask_storeu_epi32(p, __mmask16((1u << count) - 1u), (__m512i)v);
+  if constexpr (sizeof(T) == 8)
+    _mm512_mask_storeu_epi64(p, __mmask8((1u << count) - 1u), (__m512i)v);
 #elif defined(__AVX2__)
   detail::store_first(p, v, count);
 #else

@@ -1,4 +1,5 @@
-// One input channel per group: each plane of dY meets one plane of X, and nothing is summed over channels.
+// One input channel per group: each plane of dY meets one plane of X, and nothing is summed over
+// channels.
 #pragma once
 #include "ops/conv_grad_blocks.h"
 #include "ops/conv_grad_plain.h"
@@ -6,10 +7,12 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 // Whether three registers from column x on lie inside a row.
-template <class T> bool three_inside(Dim x, Dim width) { return x >= 0 && x + 2 + lanes<T> <= width; }
+template <class T> bool three_inside(Dim x, Dim width) {
+  return x >= 0 && x + 2 + lanes<T> <= width;
+}
 
-// 3×3 with stride 1, one filter per channel: dX[y][x] = Σ W[2 − i][2 − j] · dY[y + i + pad − 2][x + j + pad − 2].
-// Each row of dY is loaded once and serves the three rows of dX that need it.
+// 3×3 with stride 1, one filter per channel: dX[y][x] = Σ W[2 − i][2 − j] · dY[y + i + pad − 2][x +
+// j + pad − 2]. Each row of dY is loaded once and serves the three rows of dX that need it.
 template <class T> class DepthwiseDx : public InputGradient<T> {
  public:
   explicit DepthwiseDx(const ConvShape& s) : s_(s) {}
@@ -18,7 +21,8 @@ template <class T> class DepthwiseDx : public InputGradient<T> {
   void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
     call.parallel_ranges(s_.images * s_.groups, 16384 / s_.in_size() + 1, [&](Dim begin, Dim end) {
       for (Dim plane = begin; plane < end; ++plane)
-        set_plane(dy.data() + plane * s_.out_size(), w.data() + plane % s_.groups * 9, dx.data() + plane * s_.in_size());
+        set_plane(dy.data() + plane * s_.out_size(), w.data() + plane % s_.groups * 9,
+                  dx.data() + plane * s_.in_size());
     });
   }
 
@@ -31,24 +35,28 @@ template <class T> class DepthwiseDx : public InputGradient<T> {
       for (int j = 0; j < 3; ++j) factor[i][j] = splat<T>(w[8 - 3 * i - j]);
     const Dim width = s_.in[1];
     for (Dim x = 0; x < width; x += lanes<T>) {
-      if (x > 0 && x + lanes<T> > width) x = width - lanes<T>;  // the last register overlaps the one before it
+      if (x > 0 && x + lanes<T> > width)
+        x = width - lanes<T>;  // the last register overlaps the one before it
       const Dim first = x + s_.pad[1] - 2, count = smaller(lanes<T>, width - x);
       three_inside<T>(first, s_.out[1]) ? set_columns<true>(factor, dy, first, dx + x, count)
                                         : set_columns<false>(factor, dy, first, dx + x, count);
     }
   }
 
-  // A register of columns of dX, from top to bottom; `first` is the leftmost column of dY that they read.
-  template <bool inside>
-  ONNXGRAD_INLINE void set_columns(const Vec<T> (&factor)[3][3], const T* dy, Dim first, T* dx, Dim count) const {
-    Vec<T> above{}, here{};  // what the rows so far have given to the row above this one, and to this one
+  // A register of columns of dX, from top to bottom; `first` is the leftmost column of dY that they
+  // read.
+  template <bool inside> ONNXGRAD_INLINE void set_columns(const Vec<T> (&factor)[3][3], const T* dy,
+                                                          Dim first, T* dx, Dim count) const {
+    Vec<T> above{},
+        here{};  // what the rows so far have given to the row above this one, and to this one
     for (Dim y = 0; y < s_.in[0] + 2; ++y) {
       const Dim row = y + s_.pad[0] - 2;
       Vec<T> done = above;
       above = here, here = Vec<T>{};
       if (row >= 0 && row < s_.out[0]) {
         const T* from = dy + row * s_.out[1];
-        const Vec<T> a = load_bordered<inside>(from, s_.out[1], first), b = load_bordered<inside>(from, s_.out[1], first + 1);
+        const Vec<T> a = load_bordered<inside>(from, s_.out[1], first),
+                     b = load_bordered<inside>(from, s_.out[1], first + 1);
         const Vec<T> c = load_bordered<inside>(from, s_.out[1], first + 2);
         done = fma(a, factor[2][0], fma(b, factor[2][1], fma(c, factor[2][2], done)));
         above = fma(a, factor[1][0], fma(b, factor[1][1], fma(c, factor[1][2], above)));
@@ -61,16 +69,18 @@ template <class T> class DepthwiseDx : public InputGradient<T> {
   const ConvShape& s_;
 };
 
-// dW[f][tap] = Σ dY[f][o] · X[o·stride + tap·dilation − pad], any stride, dilation and number of filters per channel.
-// The columns of X are sorted by their residue modulo the stride, so that a register of outputs reads neighbours.
+// dW[f][tap] = Σ dY[f][o] · X[o·stride + tap·dilation − pad], any stride, dilation and number of
+// filters per channel. The columns of X are sorted by their residue modulo the stride, so that a
+// register of outputs reads neighbours.
 template <class T> class DepthwiseDw : public FilterGradient<T> {
  public:
   explicit DepthwiseDw(const ConvShape& s) : s_(s), g_(s) {
-    for (int a = 0; a < 3; ++a) size_[a] = (g_.out[a] - 1) * g_.stride[a] + (g_.kernel[a] - 1) * g_.dilation[a] + 1;
+    for (int a = 0; a < 3; ++a)
+      size_[a] = (g_.out[a] - 1) * g_.stride[a] + (g_.kernel[a] - 1) * g_.dilation[a] + 1;
     residue_ = ceil_div(size_[2], g_.stride[2]) + 2 * lanes<T>;
     row_ = residue_ * g_.stride[2];
-    is_3x3_ = s.taps() == 9 && g_.kernel[1] == 3 && g_.kernel[2] == 3 && g_.stride[1] == 1 && g_.stride[2] == 1 &&
-              g_.dilation[1] == 1 && g_.dilation[2] == 1;
+    is_3x3_ = s.taps() == 9 && g_.kernel[1] == 3 && g_.kernel[2] == 3 && g_.stride[1] == 1 &&
+              g_.stride[2] == 1 && g_.dilation[1] == 1 && g_.dilation[2] == 1;
     filters_ = s.groups * s.filters;
     parts_ = clamp(ceil_div(16, filters_), 1, s.images);
     partial_ = space_.shared<double>(parts_ * filters_ * s.taps());
@@ -78,9 +88,11 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
     scratch_ = space_.scratch<T>(is_3x3_ ? 0 : size_[0] * size_[1] * row_, parts_ * s.groups);
     offsets_.resize(std::size_t(s.taps()));
     for (Dim tap = 0; tap < s.taps(); ++tap) {
-      const Dim w = tap % g_.kernel[2] * g_.dilation[2], h = tap / g_.kernel[2] % g_.kernel[1] * g_.dilation[1];
+      const Dim w = tap % g_.kernel[2] * g_.dilation[2],
+                h = tap / g_.kernel[2] % g_.kernel[1] * g_.dilation[1];
       const Dim d = tap / g_.kernel[2] / g_.kernel[1] * g_.dilation[0];
-      offsets_[std::size_t(tap)] = (d * size_[1] + h) * row_ + w % g_.stride[2] * residue_ + w / g_.stride[2];
+      offsets_[std::size_t(tap)] =
+          (d * size_[1] + h) * row_ + w % g_.stride[2] * residue_ + w / g_.stride[2];
     }
   }
   Dim bytes() const override { return space_.bytes(); }
@@ -101,7 +113,8 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
         if (!is_3x3_) copy_x(x_plane, memory.data());
         for (Dim f = 0; f < s_.filters; ++f) {
           const T* plane = dy.data() + (n * filters_ + group * s_.filters + f) * s_.out_size();
-          is_3x3_ ? add_3x3(plane, x_plane, sums + f * taps) : add_plane(plane, memory.data(), sums + f * taps);
+          is_3x3_ ? add_3x3(plane, x_plane, sums + f * taps)
+                  : add_plane(plane, memory.data(), sums + f * taps);
           if (dbias) dy_sums[f] += plane_sum(plane, s_.out_size());
         }
       }
@@ -111,9 +124,11 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
   }
 
  private:
-  // Row (d, h) of the part of X that outputs read; column i goes to residue i % stride, place i / stride.
+  // Row (d, h) of the part of X that outputs read; column i goes to residue i % stride, place i /
+  // stride.
   void copy_x(const T* plane, T* to) const {
-    const Dim stride = g_.stride[2], first = larger(g_.pad[2], 0), last = smaller(size_[2], g_.in[2] + g_.pad[2]);
+    const Dim stride = g_.stride[2], first = larger(g_.pad[2], 0),
+              last = smaller(size_[2], g_.in[2] + g_.pad[2]);
     for (Dim d = 0; d < size_[0]; ++d)
       for (Dim h = 0; h < size_[1]; ++h, to += row_) {
         const Dim in_d = d - g_.pad[0], in_h = h - g_.pad[1];
@@ -131,13 +146,13 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
 
   void add_plane(const T* dy, const T* x, double* sums) const {
     for (Dim tap = 0; tap < s_.taps(); tap += 6) switch (smaller(s_.taps() - tap, 6)) {
-      case 1: add_taps<1>(dy, x, tap, sums); break;
-      case 2: add_taps<2>(dy, x, tap, sums); break;
-      case 3: add_taps<3>(dy, x, tap, sums); break;
-      case 4: add_taps<4>(dy, x, tap, sums); break;
-      case 5: add_taps<5>(dy, x, tap, sums); break;
-      default: add_taps<6>(dy, x, tap, sums);
-    }
+        case 1: add_taps<1>(dy, x, tap, sums); break;
+        case 2: add_taps<2>(dy, x, tap, sums); break;
+        case 3: add_taps<3>(dy, x, tap, sums); break;
+        case 4: add_taps<4>(dy, x, tap, sums); break;
+        case 5: add_taps<5>(dy, x, tap, sums); break;
+        default: add_taps<6>(dy, x, tap, sums);
+      }
   }
 
   // Taps [tap, tap + count): one register of running sums each.
@@ -155,17 +170,20 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
           for (int k = 0; k < count; ++k) sum[k] = fma(v, load<T>(at[k] + row + w), sum[k]);
         }
       }
-#pragma GCC unroll 8  // an index known at run time only would keep the sums in memory, in the loop above too
+#pragma GCC unroll 8  // an index known at run time only would keep the sums in memory, in the loop
+                      // above too
     for (int k = 0; k < count; ++k) sums[tap + k] += double(sum_lanes<T>(sum[k]));
   }
 
-  // 3×3, stride 1: each row of X is loaded once and meets the three rows of dY that read it. No copy of X is needed.
+  // 3×3, stride 1: each row of X is loaded once and meets the three rows of dY that read it. No
+  // copy of X is needed.
   void add_3x3(const T* dy, const T* x, double* sums) const {
     Vec<T> sum[3][3] = {};
     for (Dim w = 0; w < g_.out[2]; w += lanes<T>) {
       const Dim first = w - g_.pad[2], count = smaller(lanes<T>, g_.out[2] - w);
-      count == lanes<T> && three_inside<T>(first, g_.in[2]) ? add_columns<true>(dy + w, x, first, count, sum)
-                                                            : add_columns<false>(dy + w, x, first, count, sum);
+      count == lanes<T>&& three_inside<T>(first, g_.in[2])
+          ? add_columns<true>(dy + w, x, first, count, sum)
+          : add_columns<false>(dy + w, x, first, count, sum);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < 3; ++i)
@@ -173,13 +191,15 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
       for (int j = 0; j < 3; ++j) sums[3 * i + j] += double(sum_lanes<T>(sum[i][j]));
   }
 
-  // A register of columns of dY, from top to bottom; `first` is the leftmost column of X that they read.
-  template <bool inside>
-  ONNXGRAD_INLINE void add_columns(const T* dy, const T* x, Dim first, Dim count, Vec<T> (&sum)[3][3]) const {
+  // A register of columns of dY, from top to bottom; `first` is the leftmost column of X that they
+  // read.
+  template <bool inside> ONNXGRAD_INLINE void add_columns(const T* dy, const T* x, Dim first,
+                                                          Dim count, Vec<T> (&sum)[3][3]) const {
     Vec<T> two_above{}, above{};  // rows h − 2 and h − 1 of dY
     for (Dim h = 0; h < g_.out[1] + 2; ++h) {
       Vec<T> here{};
-      if (h < g_.out[1]) here = inside ? load<T>(dy + h * g_.out[2]) : load_between<T>(dy + h * g_.out[2], 0, count);
+      if (h < g_.out[1])
+        here = inside ? load<T>(dy + h * g_.out[2]) : load_between<T>(dy + h * g_.out[2], 0, count);
       const Dim row = h - g_.pad[1];
       if (row >= 0 && row < g_.in[1]) {
 #pragma GCC unroll 4
@@ -196,7 +216,8 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
 
   const ConvShape& s_;
   Geometry g_;
-  Dim size_[3], residue_, row_, filters_, parts_;  // the part of X that outputs read; elements per residue and row
+  Dim size_[3], residue_, row_, filters_,
+      parts_;  // the part of X that outputs read; elements per residue and row
   bool is_3x3_;
   std::vector<Dim> offsets_;
   Workspace space_;

@@ -1,5 +1,5 @@
-// ConvGrad under sanitizers: random convolutions in memory of exactly the right size. Every element of every output
-// must be written; what is written there is judged by the Python tests.
+// ConvGrad under sanitizers: random convolutions in memory of exactly the right size. Every element
+// of every output must be written; what is written there is judged by the Python tests.
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -15,7 +15,9 @@ namespace {
 using namespace onnxgrad;
 
 std::mt19937 g_random(3);
-Dim pick(Dim low, Dim high) { return std::uniform_int_distribution<Dim>(low, high)(g_random); }
+Dim pick(Dim low, Dim high) {
+  return std::uniform_int_distribution<Dim>(low, high)(g_random);
+}
 
 template <class T> struct Tensor {
   std::unique_ptr<T[]> data;
@@ -57,7 +59,8 @@ struct Convolution {
 Convolution random_convolution() {
   constexpr Dim widths[] = {1, 2, 3, 5, 8, 16, 17, 32, 40};
   const int rank = int(pick(1, 3));
-  const bool simple = pick(0, 1) == 0;  // stride 1, kernel 1 or 3: the shapes with algorithms of their own
+  const bool simple =
+      pick(0, 1) == 0;  // stride 1, kernel 1 or 3: the shapes with algorithms of their own
   const Dim channels = widths[pick(0, 8)], filters = widths[pick(0, 8)], side = pick(0, 1) ? 3 : 1;
   Convolution c;
   c.group = pick(0, 2) ? 1 : pick(1, 6);
@@ -66,11 +69,15 @@ Convolution random_convolution() {
   c.w = {c.group * filters, channels};
   Integers ends;
   for (int a = 0; a < rank; ++a) {
-    const Dim kernel = simple ? side : pick(1, 4), stride = simple ? 1 : pick(1, 3), dilation = simple ? 1 : pick(1, 3);
-    const Dim begin = pick(0, 1) * pick(0, 3), end = pick(0, 1) * pick(0, 3), extent = (kernel - 1) * dilation + 1;
+    const Dim kernel = simple ? side : pick(1, 4), stride = simple ? 1 : pick(1, 3),
+              dilation = simple ? 1 : pick(1, 3);
+    const Dim begin = pick(0, 1) * pick(0, 3), end = pick(0, 1) * pick(0, 3),
+              extent = (kernel - 1) * dilation + 1;
     const Dim size = pick(extent, extent + (rank == 1 ? 70 : rank == 2 ? 20 : 6));
-    c.x.push_back(size), c.w.push_back(kernel), c.dy.push_back((size + begin + end - extent) / stride + 1);
-    c.strides.push_back(stride), c.dilations.push_back(dilation), c.pads.push_back(begin), ends.push_back(end);
+    c.x.push_back(size), c.w.push_back(kernel),
+        c.dy.push_back((size + begin + end - extent) / stride + 1);
+    c.strides.push_back(stride), c.dilations.push_back(dilation), c.pads.push_back(begin),
+        ends.push_back(end);
   }
   c.pads.insert(c.pads.end(), ends.begin(), ends.end());
   return c;
@@ -82,7 +89,8 @@ template <class T> bool run(const Op& op, const Convolution& c) {
   const auto set = [&](std::string_view name, Attribute value) {
     attributes[static_cast<std::size_t>(contract.attribute_index(name))] = std::move(value);
   };
-  set("pads", c.pads), set("strides", c.strides), set("dilations", c.dilations), set("group", c.group);
+  set("pads", c.pads), set("strides", c.strides), set("dilations", c.dilations),
+      set("group", c.group);
   const Tensor<T> dy(c.dy, T(1)), x(c.x, T(2)), w(c.w, T(3));
   const TensorView inputs[] = {dy.view, x.view, w.view};
   TensorView outputs[3];
