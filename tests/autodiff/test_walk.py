@@ -317,3 +317,13 @@ def test_constants_have_the_type_of_the_model(dtype):
 def test_examples_run(module):
     failed, _ = doctest.testmod(importlib.import_module(f"onnxgrad.{module}"))
     assert not failed
+
+
+def test_an_input_without_a_gradient_is_not_trainable():
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    net (float[1, 1, 2, 2] x) => (float[1, 1, 4, 4] y)
+    <float[4] scales = {1, 1, 2, 2}, float[1] w = {3}>
+    { h = Mul(x, w)  y = Resize <mode = "nearest"> (h, , scales) }
+    """
+    assert names(vjp(parse(text)))[1] == ["y", "w_grad"]

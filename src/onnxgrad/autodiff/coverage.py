@@ -11,6 +11,7 @@ from onnxgrad.autodiff import api  # noqa: F401  (fills the registry)
 from onnxgrad.autodiff.rule import FUSED, REFUSED, STANDARD
 from onnxgrad.graph import schemas
 from onnxgrad.graph.load import FLOOR
+from onnxgrad.graph.sequences import REWRITTEN
 
 HEADER = f"""# Which operators have a gradient
 
@@ -34,6 +35,7 @@ def coverage() -> str:
         for kind, text in [
             ("rule", "with a rule"),
             ("inlined", "inlined"),
+            ("rewritten", "rewritten"),
             ("zero", "whose gradient is zero"),
             ("refused", "refused with a reason"),
             ("missing", "missing"),
@@ -47,6 +49,8 @@ def coverage() -> str:
 def _row(domain: str, name: str) -> tuple[str, str, str, str]:
     rules = STANDARD.get((domain, name), []) + FUSED.get((domain, name), [])
     fused = "yes" if (domain, name) in FUSED else ""
+    if not domain and name in REWRITTEN:
+        return name, "rewritten: as tensors, for lists of a known length", "", ""
     if (domain, name) in STANDARD:
         return name, "rule", _inputs(rules), fused
     if (domain, name) in FUSED:

@@ -2,8 +2,11 @@
 
 from onnxgrad.autodiff.rules import (
     activation,
+    algebra,
     arithmetic,
     contrib,
+    contrib_attention,
+    control,
     conv,
     indexing,
     loss,
@@ -11,15 +14,21 @@ from onnxgrad.autodiff.rules import (
     normalization,
     nothing,
     pooling,
+    quantization,
     recurrent,
     reduction,
+    resize,
+    sampling,
     shape,
 )
 
 __all__ = [
     "activation",
+    "algebra",
     "arithmetic",
     "contrib",
+    "contrib_attention",
+    "control",
     "conv",
     "indexing",
     "loss",
@@ -27,7 +36,10 @@ __all__ = [
     "normalization",
     "nothing",
     "pooling",
+    "quantization",
     "recurrent",
     "reduction",
+    "resize",
+    "sampling",
     "shape",
 ]
