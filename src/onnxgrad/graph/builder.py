@@ -267,6 +267,10 @@ class Builder(Shapes):
             for forward, value in self._replaced:
                 take_over(self.graph, forward, value)
             self.graph.sort()
+        for node in keep:
+            for value in node.outputs:
+                if value.dtype is None:  # a tensor of no type cannot be written
+                    value.type = None
 
     # ---- inner workings ----------------------------------------------------------------------
 
