@@ -61,12 +61,27 @@ template <class T> ONNXGRAD_INLINE Vec<T> load(const T* p) {
 }
 template <class T> ONNXGRAD_INLINE void store(T* p, Vec<T> v) { std::memcpy(p, &v, sizeof v); }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+namespace detail {
+// All ones in the first `count` lanes.
+template <class T> ONNXGRAD_INLINE __m256i first_lanes(Dim count) {
+  if constexpr (sizeof(T) == 4)
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  else
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+}  // namespace detail
+#endif
+
 // The first `count` lanes; the others are 0 on load, untouched on store. For the end of a row, so that a tail
 // goes through the same arithmetic, and gives the same bits, as a full register.
 template <class T> ONNXGRAD_INLINE Vec<T> load_part(const T* p, Dim count) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_maskz_loadu_epi32(__mmask16((1u << count) - 1u), p);
   if constexpr (sizeof(T) == 8) return (Vec<T>)_mm512_maskz_loadu_epi64(__mmask8((1u << count) - 1u), p);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_maskload_ps(p, detail::first_lanes<T>(count));
+  if constexpr (sizeof(T) == 8) return (Vec<T>)_mm256_maskload_pd(p, detail::first_lanes<T>(count));
 #else
   Vec<T> v{};
   std::memcpy(&v, p, static_cast<std::size_t>(count) * sizeof(T));
@@ -77,6 +92,9 @@ template <class T> ONNXGRAD_INLINE void store_part(T* p, Vec<T> v, Dim count) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << count) - 1u), (__m512i)v);
   if constexpr (sizeof(T) == 8) _mm512_mask_storeu_epi64(p, __mmask8((1u << count) - 1u), (__m512i)v);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4) _mm256_maskstore_ps(p, detail::first_lanes<T>(count), (__m256)v);
+  if constexpr (sizeof(T) == 8) _mm256_maskstore_pd(p, detail::first_lanes<T>(count), (__m256d)v);
 #else
   std::memcpy(p, &v, static_cast<std::size_t>(count) * sizeof(T));
 #endif

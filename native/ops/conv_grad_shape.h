@@ -1,0 +1,143 @@
+// ConvShape: one convolution as its gradients see it, checked.
+#pragma once
+#include "ops/op.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+// Y[n, g·filters + m, o] = Σ_{c, k} X[n, g·channels + c, o·stride + k·dilation − pad] · W[g·filters + m, c, k]
+struct ConvShape {
+  Dim images, groups;
+  Dim channels, filters;                          // per group
+  Shape in, out, kernel, stride, dilation, pad;   // one entry per spatial dim; pad: before the first element
+  int rank() const { return in.rank(); }
+  Dim in_size() const { return in.size(); }
+  Dim out_size() const { return out.size(); }
+  Dim taps() const { return kernel.size(); }
+};
+
+namespace detail {
+
+inline void check_ranks(const Call& call) {
+  const int rank = call.dims("in...").rank();
+  const auto wrong = [&](const char* input, const char* what) {
+    call.fail("input " + std::string(input) + " has shape " + to_string(call.shape(input)) + ", expected " +
+              std::to_string(rank) + " " + what + " dims (X has shape " + to_string(call.shape("X")) + ")");
+  };
+  if (rank == 0) call.fail("input X has shape " + to_string(call.shape("X")) + ", expected at least one spatial dim");
+  if (call.dims("out...").rank() != rank) wrong("dY", "spatial");
+  if (call.dims("kernel...").rank() != rank) wrong("W", "kernel");
+}
+
+inline Dim check_groups(const Call& call) {
+  const Dim group = call.integer("group"), channels = call.dim("C"), per_group = call.dim("Cg"), filters = call.dim("M");
+  if (group < 1) call.fail("group is " + std::to_string(group) + ", expected at least 1");
+  if (channels % group != 0 || channels / group != per_group)
+    call.fail("input W has " + std::to_string(per_group) + " channels, expected C / group = " + std::to_string(channels) +
+              " / " + std::to_string(group) + " (C from X)");
+  if (filters % group != 0)
+    call.fail("input W has " + std::to_string(filters) + " filters, expected a multiple of group = " + std::to_string(group));
+  return group;
+}
+
+// A list attribute with one number per spatial dim (or `per_dim` of them), all at least `least`; `initial` when absent.
+inline Shape checked_list(const Call& call, const char* name, int per_dim, Dim least, Dim initial) {
+  const Integers given = call.integers(name);
+  const int expected = call.dims("in...").rank() * per_dim;
+  Shape list;
+  for (int i = 0; i < expected; ++i) list.push_back(initial);
+  if (given.empty()) return list;
+  if (static_cast<int>(given.size()) != expected)
+    call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected " + std::to_string(expected) +
+              " numbers (X has shape " + to_string(call.shape("X")) + ")");
+  for (int i = 0; i < expected; ++i) {
+    list[i] = given[static_cast<std::size_t>(i)];
+    if (list[i] < least || list[i] > (Dim(1) << 40))
+      call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected numbers of at least " + std::to_string(least));
+  }
+  return list;
+}
+
+inline void check_kernel(const Call& call) {
+  const Shape& kernel = call.dims("kernel...");
+  for (Dim k : kernel)
+    if (k < 1) call.fail("input W has shape " + to_string(call.shape("W")) + ", expected kernel dims of at least 1");
+  const Shape given = checked_list(call, "kernel_shape", 1, 0, 0);
+  if (call.given("kernel_shape") && !call.integers("kernel_shape").empty() && given != kernel)
+    call.fail("kernel_shape is " + to_string(given) + ", expected " + to_string(kernel) + " (from W)");
+}
+
+// How many elements one output covers along axis a: the kernel with its dilation.
+inline Dim extent(const ConvShape& s, int a) { return (s.kernel[a] - 1) * s.dilation[a] + 1; }
+
+// Sets s.pad and returns the size that dY must have.
+//   NOTSET, VALID:  out = ⌊(in + begin + end − extent) / stride⌋ + 1
+//   SAME_*:         out = ⌈in / stride⌉, padded as evenly as possible; an odd one goes after (UPPER) or before (LOWER)
+inline Shape resolve_pads(const Call& call, ConvShape& s) {
+  const std::string& mode = call.text("auto_pad");
+  const Shape given = checked_list(call, "pads", 2, 0, 0);
+  Shape out;
+  bool differs = false;
+  for (int a = 0; a < s.rank(); ++a) {
+    Dim begin = given[a], end = given[a + s.rank()];
+    if (mode == "VALID") begin = end = 0;
+    if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
+      const Dim size = (s.in[a] + s.stride[a] - 1) / s.stride[a];
+      const Dim missing = (size - 1) * s.stride[a] + extent(s, a) - s.in[a], total = missing > 0 ? missing : 0;
+      begin = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+      end = total - begin;
+      out.push_back(size);
+    } else {
+      const Dim room = s.in[a] + begin + end - extent(s, a);
+      out.push_back(room < 0 ? 0 : room / s.stride[a] + 1);
+    }
+    s.pad.push_back(begin);
+    differs = differs || ((given[a] || given[a + s.rank()]) && (given[a] != begin || given[a + s.rank()] != end));
+  }
+  if (differs) call.fail("pads is " + to_string(given) + ", expected none with auto_pad " + mode);
+  return out;
+}
+
+}  // namespace detail
+
+inline ConvShape prepare_conv(const Call& call) {
+  detail::check_ranks(call);
+  ConvShape s;
+  s.images = call.dim("N");
+  s.groups = detail::check_groups(call);
+  s.channels = call.dim("Cg");
+  s.filters = call.dim("M") / s.groups;
+  detail::check_kernel(call);
+  s.in = call.dims("in...");
+  s.out = call.dims("out...");
+  s.kernel = call.dims("kernel...");
+  s.stride = detail::checked_list(call, "strides", 1, 1, 1);
+  s.dilation = detail::checked_list(call, "dilations", 1, 1, 1);
+  const Shape expected = detail::resolve_pads(call, s);
+  if (s.out != expected)
+    call.fail("input dY has spatial dims " + to_string(s.out) + ", expected " + to_string(expected) + " (X " + to_string(s.in) +
+              ", kernel " + to_string(s.kernel) + ", strides " + to_string(s.stride) + ", dilations " + to_string(s.dilation) +
+              ", pads " + to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " + call.text("auto_pad") + ")");
+  const std::int64_t tile = call.integer("winograd_tile");
+  if (tile != 0 && tile != 2 && tile != 4)
+    call.fail("winograd_tile is " + std::to_string(tile) + ", expected 0, 2 or 4");
+  return s;
+}
+
+// A convolution of up to three spatial dims, seen as three: missing dims come first, with size 1.
+struct Geometry {
+  Dim in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+
+  explicit Geometry(const ConvShape& s) {
+    for (int i = 0; i < 3; ++i) {
+      const int a = i - (3 - s.rank());
+      in[i] = a < 0 ? 1 : s.in[a];
+      out[i] = a < 0 ? 1 : s.out[a];
+      kernel[i] = a < 0 ? 1 : s.kernel[a];
+      stride[i] = a < 0 ? 1 : s.stride[a];
+      dilation[i] = a < 0 ? 1 : s.dilation[a];
+      pad[i] = a < 0 ? 0 : s.pad[a];
+    }
+  }
+};
+
+}  // namespace onnxgrad::ONNXGRAD_ISA
