@@ -39,12 +39,13 @@ class Bench:
     share: str | None = None
     flops: float = 0.0
     target: float | None = None  # the ratio that is promised at 2 threads
+    torch_setup: tuple[str, ...] = ()  # statements that prepare what the expression names; not timed
 
-    def __init__(self, op, title, torch, *, outputs=None, share=None, flops=0.0, target=None, **arguments):
+    def __init__(self, op, title, torch, *, outputs=None, share=None, flops=0.0, target=None, torch_setup=(), **arguments):
         inputs = {k: v for k, v in arguments.items() if callable(v)}
         values = dict(
             op=op, title=title, torch=torch, inputs=inputs, outputs=outputs, share=share, flops=flops, target=target,
-            attributes={k: v for k, v in arguments.items() if k not in inputs},
+            torch_setup=tuple(torch_setup), attributes={k: v for k, v in arguments.items() if k not in inputs},
         )  # fmt: skip
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -58,6 +59,16 @@ _rows, _slab = (4096, 1024), (64, 1024, 64)
 def _stream(op, title, torch, **arguments):
     return Bench(op, title, torch, share="stream", **arguments)
 
+
+_bert = (8, 128, 768)
+LAYER_NORM = [
+    _stream("LayerNormalizationGrad", "8 × 128 × 768", f"{aten}.native_layer_norm_backward(Y_grad, X, [768], mean, inv_std_dev, scale, bias, [True] * 3)",
+            torch_setup=["bias = torch.zeros(768)"], Y_grad=normal(*_bert), X=normal(*_bert), scale=uniform(768, low=0.5), mean=normal(8, 128, 1, spread=0.1), inv_std_dev=uniform(8, 128, 1, low=0.9, high=1.1), target=1.0),
+    _stream("SimplifiedLayerNormalizationGrad", "8 × 128 × 768", None,
+            Y_grad=normal(*_bert), X=normal(*_bert), scale=uniform(768, low=0.5), inv_std_var=uniform(8, 128, 1, low=0.9, high=1.1)),
+    _stream("InvertibleLayerNormalizationGrad", "8 × 128 × 768", None,
+            Y_grad=normal(*_bert), Y=normal(*_bert), scale=uniform(768, low=0.5), bias=normal(768), inv_std_var=uniform(8, 128, 1, low=0.9, high=1.1)),
+]  # fmt: skip
 
 BENCHES = [
     _stream("ReluGrad", "4 M", f"{aten}.threshold_backward.grad_input(dY, X, 0, grad_input=out)", dY=normal(N), X=normal(N), target=0.95),
@@ -75,6 +86,7 @@ BENCHES = [
     _stream("LogSoftmaxGrad_13", "4096 × 1024, last axis", f"{aten}._log_softmax_backward_data.out(dY, Y, -1, torch.float32, out=out)", dY=normal(*_rows), Y=log_simplex(*_rows), target=1.3),
     _stream("LogSoftmaxGrad_13", "64 × 1024 × 64, axis 1", f"{aten}._log_softmax_backward_data.out(dY, Y, 1, torch.float32, out=out)", dY=normal(*_slab), Y=log_simplex(*_slab, axis=1), axis=1, target=3),
     _stream("LogSoftmaxGrad", "4096 × 1024", f"{aten}._log_softmax_backward_data.out(dY, Y, -1, torch.float32, out=out)", dY=normal(*_rows), Y=log_simplex(*_rows)),
+    *LAYER_NORM,
     Bench("GeluGrad", "16 elements", f"{aten}.gelu_backward(dY, X)", dY=normal(16), X=normal(16), target=1.0),
     Bench("ReluGrad", "16 elements", f"{aten}.threshold_backward(dY, X, 0)", dY=normal(16), X=normal(16), target=1.0),
 ]

@@ -102,7 +102,7 @@ def write_line(line: Bench, folder: Path) -> dict[str, np.ndarray]:
     wanted = line.outputs or tuple(t.name for t in contract.outputs)
     (folder / "model.onnx").write_bytes(node_model(contract, inputs, line.attributes, wanted).SerializeToString())
     np.savez(folder / "inputs.npz", **inputs)
-    description = dict(op=line.op, torch=line.torch, attributes=dict(line.attributes), outputs=list(wanted))
+    description = dict(op=line.op, torch=line.torch, torch_setup=line.torch_setup, attributes=dict(line.attributes), outputs=list(wanted))
     (folder / "line.json").write_text(json.dumps(description))
     return inputs
 
@@ -137,7 +137,7 @@ def run_line(line: Bench, threads: int, seconds: float, workers: dict[str, Worke
             for who in ready:
                 times[who] += workers[who].ask(time=seconds / ROUNDS / len(ready))["times"]
             if line.share == "stream":
-                limit.append(limits.ask("stream", inputs["dY"].size, threads, seconds / ROUNDS / 5))
+                limit.append(limits.ask("stream", max(a.size for a in inputs.values()), threads, seconds / ROUNDS / 5))
             elif line.share == "fma":
                 limit.append(limits.ask("fma", threads, seconds / ROUNDS / 5))
     return summarise(line, threads, times, limit, agree(results))
