@@ -26,6 +26,7 @@ def _samples():
 
 _s = _samples()
 normal, simplex, log_simplex, uniform = _s.normal, _s.simplex, _s.log_simplex, _s.uniform
+integers, exactly = _s.integers, _s.exactly
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +71,22 @@ LAYER_NORM = [
             Y_grad=normal(*_bert), Y=normal(*_bert), scale=uniform(768, low=0.5), bias=normal(768), inv_std_var=uniform(8, 128, 1, low=0.9, high=1.1)),
 ]  # fmt: skip
 
+_size = "size = tuple(shape.tolist())"
+GATHER = [
+    _stream("GatherGrad", "4096 tokens of 30522 × 768", f"{aten}.embedding_dense_backward(dY, indices, 30522, -1, False)",
+            shape=exactly([30522, 768]), indices=integers(8, 512, high=30522), dY=normal(8, 512, 768), target=1.0),
+    _stream("GatherGrad", "1024 tokens of 30522 × 768", f"{aten}.embedding_dense_backward(dY, indices, 30522, -1, False)",
+            shape=exactly([30522, 768]), indices=integers(8, 128, high=30522), dY=normal(8, 128, 768), target=1.0),
+    _stream("GatherElementsGrad", "1024 × 30522, 16 per row", "torch.zeros(size).scatter_add_(1, indices, dY)", torch_setup=[_size],
+            dY=normal(1024, 16), shape=exactly([1024, 30522]), indices=integers(1024, 16, high=30522), axis=1, target=1.0),
+    _stream("GatherNDGrad", "153 places of 8 × 128 × 768", "torch.zeros(size).index_put_((indices[:, 0], indices[:, 1]), update, accumulate=True)", torch_setup=[_size],
+            shape=exactly([8, 128, 768]), indices=lambda rng: rng.integers(0, [8, 128], (153, 2)), update=normal(153, 768), target=1.0),
+    _stream("SliceGrad", "half of 8 × 12 × 128 × 128", f"{aten}.slice_backward(dY, size, 3, 32, 96, 1)", torch_setup=[_size],
+            dY=normal(8, 12, 128, 64), shape=exactly([8, 12, 128, 128]), starts=exactly([32]), ends=exactly([96]), axes=exactly([3]), target=1.0),
+    _stream("SliceGrad", "first of 8 × 128 × 768", f"{aten}.slice_backward(dY, size, 1, 0, 1, 1)", torch_setup=[_size],
+            dY=normal(8, 1, 768), shape=exactly([8, 128, 768]), starts=exactly([0]), ends=exactly([1]), axes=exactly([1]), target=1.0),
+]  # fmt: skip
+
 BENCHES = [
     _stream("ReluGrad", "4 M", f"{aten}.threshold_backward.grad_input(dY, X, 0, grad_input=out)", dY=normal(N), X=normal(N), target=0.95),
     _stream("SigmoidGrad", "4 M", f"{aten}.sigmoid_backward.grad_input(dY, Y, grad_input=out)", dY=normal(N), Y=uniform(N, low=0), target=0.95),
@@ -87,6 +104,7 @@ BENCHES = [
     _stream("LogSoftmaxGrad_13", "64 × 1024 × 64, axis 1", f"{aten}._log_softmax_backward_data.out(dY, Y, 1, torch.float32, out=out)", dY=normal(*_slab), Y=log_simplex(*_slab, axis=1), axis=1, target=3),
     _stream("LogSoftmaxGrad", "4096 × 1024", f"{aten}._log_softmax_backward_data.out(dY, Y, -1, torch.float32, out=out)", dY=normal(*_rows), Y=log_simplex(*_rows)),
     *LAYER_NORM,
+    *GATHER,
     Bench("GeluGrad", "16 elements", f"{aten}.gelu_backward(dY, X)", dY=normal(16), X=normal(16), target=1.0),
     Bench("ReluGrad", "16 elements", f"{aten}.threshold_backward(dY, X, 0)", dY=normal(16), X=normal(16), target=1.0),
 ]
