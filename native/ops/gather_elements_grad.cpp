@@ -75,8 +75,10 @@ template <class T> void gather_elements_grad(Call& call) {
     space.open();
     const Span<std::int64_t> column = space[columns];
     for (Dim i = 0; i < column.size(); ++i) column[i] = in_x(s, s.axis + 1, s.in.rank(), i);
+    const bool streamed = dx.size() * Dim(sizeof(T)) > kStreamBytes;
     call.parallel_ranges(dx.size(), kPointwiseGrain, [&](Dim begin, Dim end) {
-      fill<T>(dx.part(begin, end - begin), false, [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
+      fill<T>(dx.part(begin, end - begin), streamed, [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
+      stream_done();
     });
     constexpr Dim kWidth = 256;
     const Dim stripes = divide_up(s.out_inner, kWidth), slab = s.count * s.out_inner;

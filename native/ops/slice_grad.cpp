@@ -22,7 +22,7 @@ namespace {
 // Along each axis of X: `count` elements from `start` on, `step` apart.
 struct Slices {
   Shape in, start, step, count;
-  int last;  // the axes after it are taken whole
+  int first, last;  // the axes before `first` and after `last` are taken whole
 };
 
 template <class I> Dim value_of(const Call& call, const char* input, Dim i, Dim initial) {
@@ -61,15 +61,17 @@ template <class I> Slices prepare(const Call& call) {
   bool seen[kMaxRank] = {};
   for (Dim i = 0; i < n; ++i) set_axis<I>(call, s, i, seen);
   check_shape(call, "dY", s.count, "what the slice takes of shape " + to_string(s.in));
-  s.last = s.in.rank() - 1;
-  while (s.last > 0 && s.count[s.last] == s.in[s.last] && s.step[s.last] == 1) --s.last;
+  const auto whole = [&](int a) { return s.count[a] == s.in[a] && s.step[a] == 1; };
+  s.first = 0, s.last = s.in.rank() - 1;
+  while (s.last > 0 && whole(s.last)) --s.last;
+  while (s.first < s.last && whole(s.first)) ++s.first;
   return s;
 }
 
 // Where the line with these coordinates along the axes before `last` stands in dY, counted in lines; -1: not taken.
 Dim line_in_dy(const Slices& s, Dim line) {
   Dim at = 0, stride = 1;
-  for (int a = s.last - 1; a >= 0; --a) {
+  for (int a = s.last - 1; a >= s.first; --a) {
     const Dim offset = line % s.in[a] - s.start[a];
     line /= s.in[a];
     if (offset % s.step[a] != 0) return -1;
@@ -77,13 +79,15 @@ Dim line_in_dy(const Slices& s, Dim line) {
     if (j < 0 || j >= s.count[a]) return -1;
     at += j * stride, stride *= s.count[a];
   }
-  return at;
+  return at + line * stride;
 }
 
 template <class T> void set_zero(T* out, Dim count, bool streamed) {
+  if (!streamed) return void(std::memset(out, 0, static_cast<std::size_t>(count) * sizeof(T)));
   fill<T>(Span<T>(out, count), streamed, [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
 }
 template <class T> void set_copy(const T* in, T* out, Dim count, bool streamed) {
+  if (!streamed) return void(std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(T)));
   fill<T>(Span<T>(out, count), streamed, [&](Dim i, Dim n) ONNXGRAD_LAMBDA { return load_some<T>(in + i, n); });
 }
 
