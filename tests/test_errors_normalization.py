@@ -27,6 +27,20 @@ WRONG = [
      "InvertibleLayerNormalizationGrad: input inv_std_var has shape [1, 2], expected [2, 1] (Y has shape [2, 3], axis is -1)"),
     ("InvertibleLayerNormalizationGrad", dict(Y_grad=a(), Y=a(), scale=a(), bias=a(), inv_std_var=a()), {},
      "InvertibleLayerNormalizationGrad: input Y has shape [], expected at least one dim"),
+    ("BatchNormalizationGrad", dict(dY=a(2, 3, 4), X=a(2, 3, 4), scale=a(3), mean=a(4), variance=a(3)), dict(epsilon=1e-5),
+     "BatchNormalizationGrad: input mean has shape [4], expected [C] with C = 3 (from dY)"),
+    ("BatchNormalizationGrad", dict(dY=a(2), X=a(2), scale=a(3), mean=a(3), variance=a(3)), {},
+     "BatchNormalizationGrad: input dY has shape [2], expected [N, C, size...]"),
+    ("BatchNormInternal", dict(X=a(2, 3, 4), scale=a(3), B=a(2), input_mean=a(3), input_var=a(3)), {},
+     "BatchNormInternal: input B has shape [2], expected [C] with C = 3 (from X)"),
+    ("GroupNormalizationGrad", dict(dY=a(2, 6, 4), X=a(2, 6, 4), scale=a(6)), dict(num_groups=4),
+     "GroupNormalizationGrad: num_groups is 4, expected a divisor of C = 6 (from dY)"),
+    ("GroupNormalizationGrad", dict(dY=a(2, 6, 4), X=a(2, 6, 4), scale=a(6)), dict(num_groups=0),
+     "GroupNormalizationGrad: num_groups is 0, expected a divisor of C = 6 (from dY)"),
+    ("GroupNormalizationGrad", dict(dY=a(2, 6, 4), X=a(2, 6, 4), scale=a(2)), dict(num_groups=3),
+     "GroupNormalizationGrad: input scale has shape [2], expected [C] or [num_groups] with C = 6 (from dY), num_groups = 3"),
+    ("InstanceNormalizationGrad", dict(dY=a(2, 6, 4), X=a(2, 6, 4), scale=a(5)), {},
+     "InstanceNormalizationGrad: input scale has shape [5], expected [C] with C = 6 (from dY)"),
 ]  # fmt: skip
 
 

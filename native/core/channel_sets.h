@@ -31,11 +31,10 @@ class ChannelSets {
 
   struct Piece { Dim row, at, size; };  // `at`: its first element in the tensor
   Piece piece(Dim set, Dim i) const {
+    if (chunks_ == 1) return {row(set, i), row(set, i) * size_, size_};
     const Dim r = row(set, i / chunks_), from = i % chunks_ * kWidth;
     return {r, r * size_ + from, smaller_of(kWidth, size_ - from)};
   }
-  Dim row_of_piece(Dim i) const { return i / chunks_; }  // within the set
-
   // f(set, go) for every set; go(n, body) runs body(i) for i in [0, n).
   template <class F> void each_set(Call& call, F&& f) const {
     if (count_ < 8 && count_ * elements() > 2 * kPointwiseGrain) {

@@ -6,7 +6,7 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 // Terms added in T before double takes over: the error of a long sum then grows with the block, not with its length.
-constexpr Dim kReduceBlock = 4096;
+constexpr Dim kReduceBlock = 1024;
 
 constexpr Dim divide_up(Dim a, Dim b) { return (a + b - 1) / b; }
 constexpr Dim smaller_of(Dim a, Dim b) { return a < b ? a : b; }

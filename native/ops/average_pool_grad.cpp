@@ -100,17 +100,40 @@ template <class T> AxisMap<T> map_of(const Window& w, bool count_pads) {
   return map.take();
 }
 
+// One window that covers the whole image: every element gets the same.
+bool covers_everything(const std::vector<Window>& windows) {
+  for (const Window& w : windows)
+    if (w.out != 1 || w.dilation != 1 || w.kernel - w.before < w.in) return false;
+  return !windows.empty();
+}
+
+template <class T> void spread(Call& call, Dim planes, Dim size, double share, const T* dy, T* dx) {
+  call.parallel_ranges(planes, larger_of(1, kPointwiseGrain / larger_of(1, size)), [&](Dim begin, Dim end) {
+    for (Dim p = begin; p < end; ++p) {
+      const Vec<T> value = splat<T>(T(double(dy[p]) * share));
+      fill<T>(Span<T>(dx + p * size, size), false, [&](Dim, Dim) ONNXGRAD_LAMBDA { return value; });
+    }
+  });
+}
+
 }  // namespace
 
 template <class T> void average_pool_grad(Call& call) {
   const Shape in = shape_in(call, "shape");
   std::vector<AxisMap<T>> maps(1);
   maps[0].in = maps[0].out = call.dim("N") * call.dim("C");
-  for (const Window& w : prepare(call, in)) maps.push_back(map_of<T>(w, call.integer("count_include_pad") != 0));
+  const std::vector<Window> windows = prepare(call, in);
+  double share = 1;
+  for (const Window& w : windows) {
+    maps.push_back(map_of<T>(w, call.integer("count_include_pad") != 0));
+    if (covers_everything(windows)) share *= maps.back().identity || w.in == 0 ? 1.0 : double(maps.back().weight[0]);
+  }
   Separable<T> pool(std::move(maps));
   Workspace::acquire(call, pool.bytes());
   call.set_dims("in...", in);
   T* dx = call.output<T>("dX").data();
+  if (covers_everything(windows))
+    return spread<T>(call, call.dim("N") * call.dim("C"), in.product(2, in.rank()), share, call.input<T>("dY").data(), dx);
   pool.run(call, call.input<T>("dY").data(), dx);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(average_pool_grad)
