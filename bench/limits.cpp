@@ -1,6 +1,6 @@
-// The limits of this machine, measured: stream bandwidth (two reads, one write, written past the caches) and the
-// peak of fused multiply-adds. A worker like the others: reads "stream FLOATS THREADS SECONDS" or
-// "fma THREADS SECONDS", answers one number: seconds per pass, or GFLOP/s.
+// The limits of this machine, measured: stream bandwidth (two reads, one write, written past the
+// caches) and the peak of fused multiply-adds. A worker like the others: reads "stream FLOATS
+// THREADS SECONDS" or "fma THREADS SECONDS", answers one number: seconds per pass, or GFLOP/s.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -13,7 +13,9 @@
 
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // The best of many passes; body(thread) on each thread, joined.
 template <class F> double best_pass(int threads, double seconds, F body) {
@@ -42,7 +44,8 @@ double stream_seconds(long n, int threads, double seconds) {
     std::memset(a, 1, static_cast<std::size_t>(n) * 4);
   }
   const double best = best_pass(threads, seconds, [&](int t) {
-    const long from = n * t / threads / 64 * 64, to = t + 1 == threads ? n : n * (t + 1) / threads / 64 * 64;
+    const long from = n * t / threads / 64 * 64,
+               to = t + 1 == threads ? n : n * (t + 1) / threads / 64 * 64;
     stream_pass(arrays[0] + from, arrays[1] + from, arrays[2] + from, to - from);
   });
   for (float* a : arrays) std::free(a);
@@ -54,7 +57,8 @@ __attribute__((target("avx2,fma"))) float fma_pass(long rounds) {
   for (auto& s : sum) s = _mm256_set1_ps(1.0f);
   const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
   for (long i = 0; i < rounds; ++i)
-    for (auto& s : sum) s = _mm256_fmadd_ps(s, a, b);  // twelve chains: two units, four cycles of latency
+    for (auto& s : sum)
+      s = _mm256_fmadd_ps(s, a, b);  // twelve chains: two units, four cycles of latency
   float total = 0;
   for (auto& s : sum) total += _mm256_cvtss_f32(s);
   return total;

@@ -40,7 +40,10 @@ class Worker:
     """A contender's process."""
 
     def __init__(self, python: Path | str, script: str, *arguments: str):
-        environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "") if str(python) == sys.executable else ""}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.environ.get("PYTHONPATH", "") if str(python) == sys.executable else "",
+        }
         self.process = subprocess.Popen(
             [python, ROOT / "bench" / "workers" / script, *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
@@ -64,8 +67,21 @@ class Limits:
         program = ROOT / "build" / "limits"
         program.parent.mkdir(exist_ok=True)
         compiler = os.environ.get("CXX", "c++")
-        subprocess.run([compiler, "-O2", "-std=c++17", "-pthread", ROOT / "bench" / "limits.cpp", "-o", program], check=True)
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.run(
+            [
+                compiler,
+                "-O2",
+                "-std=c++17",
+                "-pthread",
+                ROOT / "bench" / "limits.cpp",
+                "-o",
+                program,
+            ],
+            check=True,
+        )
+        self.process = subprocess.Popen(
+            [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def ask(self, *words) -> float:
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -79,7 +95,9 @@ def torch_python() -> Path:
     python = environment / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "torch==2.13.0", "numpy"], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "-qq", "torch==2.13.0", "numpy"], check=True
+        )
     return python
 
 
@@ -100,9 +118,13 @@ def write_line(line: Bench, folder: Path) -> dict[str, np.ndarray]:
     inputs = {k: np.asarray(s(rng)) for k, s in line.inputs.items()}
     inputs = {k: v.astype(np.float32) if types[k] == "T" else v for k, v in inputs.items()}
     wanted = line.outputs or tuple(t.name for t in contract.outputs)
-    (folder / "model.onnx").write_bytes(node_model(contract, inputs, line.attributes, wanted).SerializeToString())
+    (folder / "model.onnx").write_bytes(
+        node_model(contract, inputs, line.attributes, wanted).SerializeToString()
+    )
     np.savez(folder / "inputs.npz", **inputs)
-    description = dict(op=line.op, torch=line.torch, torch_setup=line.torch_setup, attributes=dict(line.attributes), outputs=list(wanted))
+    description = dict(
+        op=line.op, torch=line.torch, attributes=dict(line.attributes), outputs=list(wanted)
+    )
     (folder / "line.json").write_text(json.dumps(description))
     return inputs
 
@@ -122,7 +144,9 @@ def agree(results: dict[str, dict[str, np.ndarray]]) -> list[str]:
     return wrong
 
 
-def run_line(line: Bench, threads: int, seconds: float, workers: dict[str, Worker], limits: Limits) -> dict:
+def run_line(
+    line: Bench, threads: int, seconds: float, workers: dict[str, Worker], limits: Limits
+) -> dict:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         inputs = write_line(line, folder)
@@ -131,14 +155,13 @@ def run_line(line: Bench, threads: int, seconds: float, workers: dict[str, Worke
         for who in ready:
             workers[who].ask(result=str(folder / "out.npz"))
             results[who] = dict(np.load(folder / "out.npz"))
-        largest = max(a.size for a in (*inputs.values(), *results[OURS[0]].values()))
         times: dict[str, list[float]] = {w: [] for w in ready}
         limit = []
         for _ in range(ROUNDS):
             for who in ready:
                 times[who] += workers[who].ask(time=seconds / ROUNDS / len(ready))["times"]
             if line.share == "stream":
-                limit.append(limits.ask("stream", largest, threads, seconds / ROUNDS / 5))
+                limit.append(limits.ask("stream", inputs["dY"].size, threads, seconds / ROUNDS / 5))
             elif line.share == "fma":
                 limit.append(limits.ask("fma", threads, seconds / ROUNDS / 5))
     return summarise(line, threads, times, limit, agree(results))
@@ -156,7 +179,10 @@ def summarise(line: Bench, threads: int, times, limit, wrong) -> dict:
     row["fastest peer"] = min(peers, key=peers.get) if peers else None
     row["disagree"] = wrong
     if line.share == "stream":
-        row["limit"] = {"stream milliseconds": round(min(limit) * 1e3, 5), "ours/limit": round(ours / min(limit), 3)}
+        row["limit"] = {
+            "stream milliseconds": round(min(limit) * 1e3, 5),
+            "ours/limit": round(ours / min(limit), 3),
+        }
     elif line.share == "fma":
         row["limit"] = {"fma GFLOP/s": max(limit), "ours GFLOP/s": round(line.flops / ours / 1e9, 1),
                         "share": round(line.flops / ours / 1e9 / max(limit), 3)}  # fmt: skip
@@ -187,7 +213,15 @@ def new_table() -> Table:
 
 def add_row(table: Table, row: dict) -> None:
     ms, ratio = row["milliseconds"], row["ratio"]
-    colour = "" if ratio is None else "green" if ratio >= (row["target"] or 1) else "yellow" if ratio >= 1 else "red"
+    colour = (
+        ""
+        if ratio is None
+        else "green"
+        if ratio >= (row["target"] or 1)
+        else "yellow"
+        if ratio >= 1
+        else "red"
+    )
     text = "–" if ratio is None else f"[{colour}]{ratio:.2f}×[/]"
     if row["disagree"]:
         text += " [red]differs: " + ", ".join(row["disagree"]) + "[/]"
@@ -199,9 +233,15 @@ def environment() -> dict:
     model = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [x.split(":")[1].strip() for x in cpuinfo.read_text().splitlines() if x.startswith("model name")]
+        names = [
+            x.split(":")[1].strip()
+            for x in cpuinfo.read_text().splitlines()
+            if x.startswith("model name")
+        ]
         model = names[0] if names else ""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT
+    ).stdout.strip()
     import onnxruntime
 
     return dict(
@@ -215,11 +255,13 @@ def environment() -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="operators to run")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for each line, all contenders together")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="time for each line, all contenders together"
+    )
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--output", type=Path, help="write the results there as JSON")
     options = parser.parse_args()
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
     workers, limits = start_workers(), Limits()
     rows, table = [], new_table()
     chosen = [b for b in BENCHES if not options.only or b.op in options.only]
@@ -230,10 +272,14 @@ def main() -> None:
             rows.append(run_line(line, threads, options.seconds, workers, limits))
             add_row(table, rows[-1])
     console.print(table)
-    console.print("ratio: the fastest peer's best time over ours (in ORT; on NumPy for 16 elements); below 1 is a loss.")
+    console.print(
+        "ratio: the fastest peer's best time over ours (in ORT; on NumPy for 16 elements); below 1 is a loss."
+    )
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n")
+        options.output.write_text(
+            json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

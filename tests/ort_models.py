@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+from cases.case import Case
 from onnx import helper
 
-from cases.case import Case
 from onnxgrad.contracts import DOMAIN, Contract
 
 
-def node_model(contract: Contract, inputs: dict[str, np.ndarray], attributes, wanted, *, name="node") -> onnx.ModelProto:
+def node_model(
+    contract: Contract, inputs: dict[str, np.ndarray], attributes, wanted, *, name="node"
+) -> onnx.ModelProto:
     """A model of one node with the given inputs; absent ones are left out, shapes stay open."""
     names = [t.name if t.name in inputs else "" for t in contract.inputs]
     while names and not names[-1]:
@@ -19,12 +21,22 @@ def node_model(contract: Contract, inputs: dict[str, np.ndarray], attributes, wa
     while outputs and not outputs[-1]:
         outputs.pop()
     node = helper.make_node(contract.name, names, outputs, name=name, domain=DOMAIN, **attributes)
-    dtype = next((helper.np_dtype_to_tensor_dtype(inputs[t.name].dtype) for t in contract.inputs
-                  if t.type == "T" and t.name in inputs), onnx.TensorProto.FLOAT)
+    dtype = next(
+        (
+            helper.np_dtype_to_tensor_dtype(inputs[t.name].dtype)
+            for t in contract.inputs
+            if t.type == "T" and t.name in inputs
+        ),
+        onnx.TensorProto.FLOAT,
+    )
     graph = helper.make_graph(
         [node],
         contract.name,
-        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(inputs[n].dtype), None) for n in names if n],
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(inputs[n].dtype), None)
+            for n in names
+            if n
+        ],
         [helper.make_tensor_value_info(n, dtype, None) for n in outputs if n],
     )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]

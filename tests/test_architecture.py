@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,12 @@ NATIVE = ROOT / "native"
 PACKAGE = ROOT / "src" / "onnxgrad"
 
 # A folder of native/ may include these folders, and of other libraries only what is listed.
-MAY_INCLUDE = {"core": {"core"}, "ops": {"core", "ops"}, "hosts": {"core", "hosts"}, "tests": {"core", "ops"}}
+MAY_INCLUDE = {
+    "core": {"core"},
+    "ops": {"core", "ops"},
+    "hosts": {"core", "hosts"},
+    "tests": {"core", "ops"},
+}
 LIBRARIES = {
     "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h"},
     "immintrin.h": {"core/vector.h"},
@@ -47,7 +54,9 @@ def native_files() -> list[Path]:
 
 
 def python_files() -> list[Path]:
-    return sorted(p for folder in ("src", "tests", "bench", "tools") for p in (ROOT / folder).rglob("*.py"))
+    return sorted(
+        p for folder in ("src", "tests", "bench", "tools") for p in (ROOT / folder).rglob("*.py")
+    )
 
 
 def relative(path: Path) -> str:
@@ -76,7 +85,10 @@ def imported_parts(path: Path) -> set[str]:
     parts = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{a.name}" if node.module == "onnxgrad" else node.module for a in node.names]
+            names = [
+                f"{node.module}.{a.name}" if node.module == "onnxgrad" else node.module
+                for a in node.names
+            ]
         elif isinstance(node, ast.Import):
             names = [a.name for a in node.names]
         else:
@@ -92,18 +104,26 @@ def test_imports_follow_the_arrows(path):
         assert imported_parts(path) <= MAY_IMPORT[part]
 
 
+def runs_later(node: ast.AST) -> bool:
+    """A function, or what only a type checker sees."""
+    checked = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    return checked or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=relative)
 def test_onnxruntime_and_torch_are_never_imported_at_the_top(path):
     tree = ast.parse(path.read_text())
-    guarded = {
-        id(n) for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
-        for n in ast.walk(node)
-    }  # fmt: skip
+    guarded = {id(n) for node in ast.walk(tree) if runs_later(node) for n in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            assert not any(n.split(".")[0] == "torch" for n in names), "torch is for tests and benchmarks only"
+            names = (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+            )
+            assert not any(n.split(".")[0] == "torch" for n in names), (
+                "torch is for tests and benchmarks only"
+            )
             if id(node) not in guarded:
                 assert not any(n.split(".")[0] == "onnxruntime" for n in names)
 
@@ -113,7 +133,13 @@ def test_public_names():
     assert all(hasattr(onnxgrad, name) for name in PUBLIC)
 
 
-TABLES = ("tests/cases/", "tests/reference/", "bench/lines.py", "src/onnxgrad/autodiff/rules/", "tests/autodiff/")
+TABLES = (
+    "tests/cases/",
+    "tests/reference/",
+    "bench/lines.py",
+    "src/onnxgrad/autodiff/rules/",
+    "tests/autodiff/",
+)
 
 
 @pytest.mark.parametrize("path", [*native_files(), *python_files()], ids=relative)
@@ -135,3 +161,10 @@ def test_functions_stay_small_enough_to_read(path):
 def test_no_loose_ends(path):
     if path.name != "test_architecture.py":
         assert not re.search(r"\b(TODO|FIXME|XXX)\b", path.read_text())
+
+
+@pytest.mark.parametrize("command", [["check"], ["format", "--check"]], ids=" ".join)
+def test_python_is_formatted_and_clean(command):
+    ruff = [sys.executable, "-m", "ruff", *command, "-q", str(ROOT)]
+    done = subprocess.run(ruff, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]

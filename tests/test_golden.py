@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from cases import cases_of
 from golden.differences import DIFFERENCES
+
 from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
@@ -42,8 +42,12 @@ def test_agrees_with_the_old_kernel(case):
     floor = np.nanmax(np.abs(inputs["dY"]), initial=0.0) / 8 if pointwise else 0.0
     same = all(agrees(values[name], array, floor) for name, array in expected.items())
     reason = DIFFERENCES.get(case.contract.name, {}).get(case.title)
-    assert same or reason, f"{case} differs from the old kernel without a reason in golden/differences.py"
-    assert not (same and reason), f"{case} agrees with the old kernel, but a difference is listed: {reason}"
+    assert same or reason, (
+        f"{case} differs from the old kernel without a reason in golden/differences.py"
+    )
+    assert not (same and reason), (
+        f"{case} agrees with the old kernel, but a difference is listed: {reason}"
+    )
 
 
 def agrees(got: np.ndarray, expected: np.ndarray, floor: float) -> bool:

@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from ort_models import node_model
 
 import onnxgrad
 from onnxgrad import kernels
 from onnxgrad.contracts import DOMAIN, contracts
-from ort_models import node_model
 
 RNG = np.random.default_rng(7)
 DY, X = (RNG.normal(size=(64, 33)).astype(np.float32) for _ in range(2))
@@ -48,7 +49,9 @@ def test_out_may_be_the_memory_of_an_input():
         assert dy.tobytes() == expected.tobytes(), name
 
 
-@pytest.mark.parametrize("kind", ["strided", "reversed", "transposed", "misaligned", "Fortran", "read-only"])
+@pytest.mark.parametrize(
+    "kind", ["strided", "reversed", "transposed", "misaligned", "Fortran", "read-only"]
+)
 def test_any_layout_gives_the_same_bits(kind):
     def lay_out(a):
         if kind == "strided":
@@ -182,7 +185,7 @@ def test_a_model_by_path_bytes_and_proto(tmp_path):
 
 
 def test_library_has_no_python_in_it():
-    data = open(onnxgrad.library_path(), "rb").read()
+    data = Path(onnxgrad.library_path()).read_bytes()
     assert b"RegisterCustomOps" in data
     assert b"PyObject_Call" not in data
 
@@ -190,7 +193,10 @@ def test_library_has_no_python_in_it():
 def wrapped(node, *, extra_inputs=(), functions=()):
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("dY", "X")]
     graph = helper.make_graph(
-        [node], "g", [*inputs, *extra_inputs], [helper.make_tensor_value_info("dX", TensorProto.FLOAT, None)]
+        [node],
+        "g",
+        [*inputs, *extra_inputs],
+        [helper.make_tensor_value_info("dX", TensorProto.FLOAT, None)],
     )
     imports = [helper.make_opsetid(d, v) for d, v in (("", 17), (DOMAIN, 1), ("local", 1))]
     return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=8)
@@ -199,9 +205,17 @@ def wrapped(node, *, extra_inputs=(), functions=()):
 def test_inside_the_body_of_if():
     def branch(op, name):
         out = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-        return helper.make_graph([helper.make_node(op, ["dY", "X"], [name], domain=DOMAIN)], name, [], [out])
+        return helper.make_graph(
+            [helper.make_node(op, ["dY", "X"], [name], domain=DOMAIN)], name, [], [out]
+        )
 
-    node = helper.make_node("If", ["c"], ["dX"], then_branch=branch("GeluGrad", "a"), else_branch=branch("ReluGrad", "b"))
+    node = helper.make_node(
+        "If",
+        ["c"],
+        ["dX"],
+        then_branch=branch("GeluGrad", "a"),
+        else_branch=branch("ReluGrad", "b"),
+    )
     model = wrapped(node, extra_inputs=[helper.make_tensor_value_info("c", TensorProto.BOOL, [])])
     assert run(model, dY=DY, X=X, c=np.array(True)).tobytes() == EXPECTED.tobytes()
     assert run(model, dY=DY, X=X, c=np.array(False)).tobytes() == kernels.relu_grad(DY, X).tobytes()
@@ -211,7 +225,9 @@ def test_inside_a_model_local_function():
     imports = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
     body = [helper.make_node("GeluGrad", ["a", "b"], ["c"], domain=DOMAIN)]
     function = helper.make_function("local", "Mine", ["a", "b"], ["c"], body, imports)
-    model = wrapped(helper.make_node("Mine", ["dY", "X"], ["dX"], domain="local"), functions=[function])
+    model = wrapped(
+        helper.make_node("Mine", ["dY", "X"], ["dX"], domain="local"), functions=[function]
+    )
     assert run(model).tobytes() == EXPECTED.tobytes()
 
 
@@ -227,6 +243,15 @@ def test_beside_built_in_operators_of_the_same_domain():
     del gelu.graph.input[0]
     y = run(gelu, X=X)
     assert run(model).tobytes() == kernels.gelu_grad(DY, y).tobytes()
+
+
+def test_a_model_without_our_domain_is_still_optimised_by_the_runtime():
+    nodes = [helper.make_node("Gemm", ["dY", "X"], ["y"]), helper.make_node("Relu", ["y"], ["dX"])]
+    model = wrapped(nodes[0])
+    del model.graph.node[:], model.opset_import[1:]
+    model.graph.node.extend(nodes)
+    result = run(model, dY=DY, X=X.T.copy())  # fused to com.microsoft.FusedGemm
+    np.testing.assert_allclose(result, np.maximum(DY @ X.T, 0), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -251,7 +276,9 @@ def test_many_sessions_and_many_threads():
             if session.run(None, {"dY": DY, "X": X})[0].tobytes() != EXPECTED.tobytes():
                 wrong.append(1)
 
-    workers = [threading.Thread(target=work, args=(s,)) for s in (*sessions[:4], *[sessions[4]] * 4)]
+    workers = [
+        threading.Thread(target=work, args=(s,)) for s in (*sessions[:4], *[sessions[4]] * 4)
+    ]
     for w in workers:
         w.start()
     for w in workers:

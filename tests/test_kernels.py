@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from cases import every_case
 from cases.case import DTYPES
-from onnxgrad import kernels
 from ort_models import run_onnxruntime
+
+from onnxgrad import kernels
 
 cases = pytest.mark.parametrize("case", every_case(), ids=str)
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=["f32", "f64"])

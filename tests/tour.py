@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from cases import cases_of
+from cases.case import DTYPES
+from ort_models import run_onnxruntime
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 import onnxgrad
-from cases import cases_of
-from cases.case import DTYPES
 from onnxgrad import _native
 from onnxgrad.contracts import contracts
-from ort_models import run_onnxruntime
 
 
 def new_table() -> Table:

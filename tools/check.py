@@ -20,7 +20,11 @@ def step(title: str, *commands: list, **variables: str) -> bool:
     started = time.perf_counter()
     for command in commands:
         done = subprocess.run(
-            [str(c) for c in command], cwd=ROOT, capture_output=True, text=True, env={**os.environ, **variables}
+            [str(c) for c in command],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **variables},
         )
         if done.returncode:
             print(f"✗ {title}\n{done.stdout[-6000:]}{done.stderr[-6000:]}", flush=True)
@@ -40,7 +44,11 @@ def sanitizers() -> bool:
 def instruction_sets() -> bool:
     tests = ["tests/test_kernels.py", "tests/test_golden.py"]
     return all(
-        step(f"kernels compiled for {level}", [sys.executable, "-m", "pytest", "-n", "2", *tests], ONNXGRAD_ISA=level)
+        step(
+            f"kernels compiled for {level}",
+            [sys.executable, "-m", "pytest", "-n", "2", *tests],
+            ONNXGRAD_ISA=level,
+        )
         for level in ("baseline", "avx2", "avx512")
     )
 
@@ -51,16 +59,43 @@ def properties() -> bool:
 
 
 def live() -> bool:
-    packages = ["torch==2.13.0", "numpy", "onnx", "onnx-ir", "onnxruntime", "rich", "pytest", "pytest-xdist", "hypothesis"]
+    packages = [
+        "torch==2.13.0",
+        "numpy",
+        "onnx",
+        "onnx-ir",
+        "onnxruntime",
+        "rich",
+        "pytest",
+        "pytest-xdist",
+        "hypothesis",
+    ]
     python = environment("live", sys.executable, packages)
-    install = [python, "-m", "pip", "install", "-q", "--no-deps", "--disable-pip-version-check", str(ROOT)]
-    return step("PyTorch in the same process", install, [python, "-m", "pytest", "-n", "2", "-m", "live"])
+    install = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "-qq",
+        "--no-deps",
+        "--disable-pip-version-check",
+        str(ROOT),
+    ]
+    return step(
+        "PyTorch in the same process", install, [python, "-m", "pytest", "-n", "2", "-m", "live"]
+    )
 
 
 def main() -> None:
-    checks = {"sanitizers": sanitizers, "instruction_sets": instruction_sets, "properties": properties, "live": live}
+    checks = {
+        "sanitizers": sanitizers,
+        "instruction_sets": instruction_sets,
+        "properties": properties,
+        "live": live,
+    }
     chosen = sys.argv[1:] or list(checks)
-    raise SystemExit(not all([checks[name]() for name in chosen]))
+    results = [checks[name]() for name in chosen]  # all of them, also after a failure
+    raise SystemExit(not all(results))
 
 
 if __name__ == "__main__":

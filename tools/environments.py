@@ -16,7 +16,15 @@ def environment(name: str, python: str, packages: Sequence[str]) -> Path:
     wanted = "\n".join(packages)
     if not mark.exists() or mark.read_text() != wanted:
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
-        command = [interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]
+        command = [
+            interpreter,
+            "-m",
+            "pip",
+            "install",
+            "-qq",
+            "--disable-pip-version-check",
+            *packages,
+        ]
         subprocess.run(command, check=True)
         mark.write_text(wanted)
     return interpreter

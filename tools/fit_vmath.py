@@ -96,7 +96,12 @@ def fit_mills(center, largest, degree, dtype):
     high = (mp.mpf(largest) - center) / (mp.mpf(largest) + center)
     coefficients = chebyshev_fit(f, mp.mpf(-1), high, degree)
     error = worst_error(f, coefficients, mp.mpf(-1), high, lambda s: 1 / f(s))
-    show(f"mills, s = (t - {center})/(t + {center}), t <= {largest}, degree {degree}", coefficients, error, dtype)
+    show(
+        f"mills, s = (t - {center})/(t + {center}), t <= {largest}, degree {degree}",
+        coefficients,
+        error,
+        dtype,
+    )
 
 
 def main():

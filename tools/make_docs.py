@@ -24,7 +24,11 @@ def operator_section(c: Contract) -> str:
     for a in c.attributes:
         accepted = f": {', '.join(a.accepted)}" if a.accepted else ""
         lines.append(f"| attribute | {a.name} | {default_text(a)} | {a.doc}{accepted} |")
-    lines += ["", f"On NumPy: `onnxgrad.kernels.{c.python_name}`. Accuracy: {accuracy_text(c)}.", ""]
+    lines += [
+        "",
+        f"On NumPy: `onnxgrad.kernels.{c.python_name}`. Accuracy: {accuracy_text(c)}.",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -32,7 +36,8 @@ def ops_page() -> str:
     head = (
         "# Operators\n\nDomain `com.microsoft`, opset 1. Generated from the contracts in `native/ops` by "
         "`tools/make_docs.py`; do not edit.\n\n`T` is float32 or float64 and `I` is int32 or int64, the same for every "
-        "tensor of a call. `name...` stands for any number of dims; a symbol means the same number wherever it stands.\n\n"
+        "tensor of a call. `name...` stands for any number of dims; a symbol means the same number "
+        "wherever it stands.\n\n"
     )
     return head + "\n".join(operator_section(c) for c in contracts().values())
 

@@ -19,7 +19,18 @@ TESTS = ("tests/test_kernels.py", "tests/test_hosts.py", "tests/test_errors.py")
 
 
 def build_wheel(folder: str) -> Path:
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-qq",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        folder,
+        str(ROOT),
+    ]
     subprocess.run(command, check=True)
     return next(Path(folder).glob("onnxgrad-*.whl"))
 
@@ -27,14 +38,35 @@ def build_wheel(folder: str) -> Path:
 def try_version(version: str, wheel: Path, work: Path) -> str:
     """The last line of the tests in that version."""
     pinned = "onnxruntime" if version == "newest" else f"onnxruntime=={version}"
-    python = environment(f"onnxruntime-{version}", sys.executable, [pinned, "onnx", "onnx-ir", "rich", "pytest", "pytest-xdist", "hypothesis"])
-    install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--force-reinstall", wheel]
+    python = environment(
+        f"onnxruntime-{version}",
+        sys.executable,
+        [pinned, "onnx", "onnx-ir", "rich", "pytest", "pytest-xdist", "hypothesis"],
+    )
+    install = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "-qq",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--force-reinstall",
+        wheel,
+    ]
     subprocess.run(install, check=True)
     # away from the sources, so that the installed wheel is what is tested
     done = subprocess.run(
-        [python, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *TESTS], cwd=work, capture_output=True, text=True
+        [python, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *TESTS],
+        cwd=work,
+        capture_output=True,
+        text=True,
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR")) or " passed" in line or " failed" in line]
+    lines = [
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith(("FAILED", "ERROR")) or " passed" in line or " failed" in line
+    ]
     return "\n    ".join(lines[-12:]) or done.stdout[-500:] + done.stderr[-500:]
 
 

@@ -20,10 +20,12 @@ def try_python(python: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = folder / "source"  # a clean copy: no build folder is shared between versions
-        shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".git", ".venv", ".envs", "build"))
+        shutil.copytree(
+            ROOT, source, ignore=shutil.ignore_patterns(".git", ".venv", ".envs", "build")
+        )
         subprocess.run([python, "-m", "venv", folder / "env"], check=True)
         interpreter = folder / "env" / "bin" / "python"
-        pip = [interpreter, "-m", "pip", "-q", "--disable-pip-version-check"]
+        pip = [interpreter, "-m", "pip", "-qq", "--disable-pip-version-check"]
         subprocess.run([*pip, "wheel", "--no-deps", "-w", folder / "wheels", source], check=True)
         wheel = next((folder / "wheels").glob("*.whl"))
         subprocess.run([*pip, "install", wheel], check=True)
@@ -34,7 +36,9 @@ def try_python(python: str) -> str:
 def main() -> None:
     for minor in MINORS:
         python = shutil.which(f"python3.{minor}")
-        works = python and subprocess.run([python, "--version"], capture_output=True).returncode == 0
+        works = (
+            python and subprocess.run([python, "--version"], capture_output=True).returncode == 0
+        )
         print(f"Python 3.{minor}: {try_python(python) if works else 'not found'}", flush=True)
 
 

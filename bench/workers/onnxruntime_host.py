@@ -2,10 +2,10 @@
 
 import json
 import sys
+from pathlib import Path
 
-import numpy as np
 import onnxruntime
-from protocol import serve
+from protocol import aligned, load_inputs, serve
 
 
 def prepare(folder, threads):
@@ -15,11 +15,13 @@ def prepare(folder, threads):
         import onnxgrad
 
         onnxgrad.register(options)
-    line = json.load(open(f"{folder}/line.json"))
-    inputs = dict(np.load(f"{folder}/inputs.npz"))
-    session = onnxruntime.InferenceSession(f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"])
+    line = json.loads(Path(folder, "line.json").read_text())
+    inputs = load_inputs(folder)
+    session = onnxruntime.InferenceSession(
+        f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"]
+    )
     first = session.run(line["outputs"], inputs)
-    results = {n: np.ascontiguousarray(r) for n, r in zip(line["outputs"], first)}
+    results = {n: aligned(r) for n, r in zip(line["outputs"], first)}
     binding = session.io_binding()
     for name, array in inputs.items():
         binding.bind_cpu_input(name, array)

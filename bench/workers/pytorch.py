@@ -1,19 +1,19 @@
 """PyTorch: the expression of the benchmark's line."""
 
 import json
+from pathlib import Path
 
-import numpy as np
 import torch
-from protocol import serve
+from protocol import load_inputs, serve
 
 
 def prepare(folder, threads):
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
-    line = json.load(open(f"{folder}/line.json"))
+    line = json.loads(Path(folder, "line.json").read_text())
     if line["torch"] is None:
         raise LookupError("PyTorch has no such operator")
-    arrays = dict(np.load(f"{folder}/inputs.npz"))
+    arrays = load_inputs(folder)
     names = {k: torch.from_numpy(v) for k, v in arrays.items()}
     names["torch"] = torch
     for statement in line.get("torch_setup") or []:

@@ -17,8 +17,9 @@ int Call::axis(std::string_view attribute, std::string_view input) const {
   const int rank = shape(input).rank();
   const int limit = rank == 0 ? 1 : rank;
   if (axis < -limit || axis >= limit)
-    fail(std::string(attribute) + " is " + std::to_string(axis) + ", expected " + std::to_string(-limit) + ".." +
-         std::to_string(limit - 1) + " for " + std::string(input) + " of rank " + std::to_string(rank));
+    fail(std::string(attribute) + " is " + std::to_string(axis) + ", expected " +
+         std::to_string(-limit) + ".." + std::to_string(limit - 1) + " for " + std::string(input) +
+         " of rank " + std::to_string(rank));
   return static_cast<int>(axis < 0 ? axis + limit : axis);
 }
 
@@ -28,7 +29,10 @@ void Call::allocate() {
     TensorView& out = outputs_[i];
     if (!out.present) continue;
     const TensorSpec& spec = contract_.outputs()[static_cast<std::size_t>(i)];
-    out.type = spec.type == "T" ? type_ : spec.type == "int32" ? DType::int32 : spec.type == "int64" ? DType::int64 : DType::boolean;
+    out.type = spec.type == "T"       ? type_
+               : spec.type == "int32" ? DType::int32
+               : spec.type == "int64" ? DType::int64
+                                      : DType::boolean;
     out.shape = shape_of(contract_, spec, symbols_);
   }
   host_.allocate(outputs_);

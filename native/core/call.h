@@ -1,8 +1,8 @@
 // Call: one invocation of an operator, as the operator sees it. The same for both hosts.
 //
-// An operator reads shapes and attributes, checks what its contract cannot say (throwing through fail()), then
-// takes its outputs and computes. The first output() ends the checking: every output is allocated there, and
-// nothing may throw after it.
+// An operator reads shapes and attributes, checks what its contract cannot say (throwing through
+// fail()), then takes its outputs and computes. The first output() ends the checking: every output
+// is allocated there, and nothing may throw after it.
 #pragma once
 #include <type_traits>
 
@@ -23,11 +23,17 @@ class Host {
 
 class Call {
  public:
-  // `outputs` says by `present` which outputs are asked for. `attributes` passed check_attributes().
-  Call(const Contract& contract, const std::vector<Attribute>& attributes, Span<const TensorView> inputs,
-       Span<TensorView> outputs, Host& host)
-      : contract_(contract), attributes_(attributes), inputs_(inputs), outputs_(outputs), host_(host),
-        symbols_(contract.symbols().size()), type_(bind(contract, inputs, symbols_)) {}
+  // `outputs` says by `present` which outputs are asked for. `attributes` passed
+  // check_attributes().
+  Call(const Contract& contract, const std::vector<Attribute>& attributes,
+       Span<const TensorView> inputs, Span<TensorView> outputs, Host& host)
+      : contract_(contract),
+        attributes_(attributes),
+        inputs_(inputs),
+        outputs_(outputs),
+        host_(host),
+        symbols_(contract.symbols().size()),
+        type_(bind(contract, inputs, symbols_)) {}
   Call(const Call&) = delete;
 
   DType type() const { return type_; }  // what T stands for
@@ -35,11 +41,15 @@ class Call {
   [[noreturn]] void fail(const std::string& what) const { contract_.fail(what); }
 
   bool has(std::string_view input) const { return view(input).present; }
-  bool wants(std::string_view output) const { return outputs_[contract_.output_index(output)].present; }
+  bool wants(std::string_view output) const {
+    return outputs_[contract_.output_index(output)].present;
+  }
   const Shape& shape(std::string_view input) const { return view(input).shape; }
   DType type(std::string_view input) const { return view(input).type; }
   Dim dim(std::string_view symbol) const { return symbols_[contract_.symbol_index(symbol)].dim; }
-  const Shape& dims(std::string_view pack) const { return symbols_[contract_.symbol_index(pack)].pack; }
+  const Shape& dims(std::string_view pack) const {
+    return symbols_[contract_.symbol_index(pack)].pack;
+  }
   // Gives a value to a symbol that no input carries, so that the shapes of the outputs are known.
   void set_dim(std::string_view symbol, Dim value);
   void set_dims(std::string_view pack, const Shape& value);
@@ -52,13 +62,14 @@ class Call {
   Floats reals(std::string_view attribute) const { return list<Floats>(attribute); }
   Strings texts(std::string_view attribute) const { return list<Strings>(attribute); }
   bool given(std::string_view attribute) const { return kind_of(value(attribute)) != Kind::none; }
-  // An axis attribute, counted from the front; fails when `input` has no such axis. A scalar has axis 0 and -1,
-  // as in ONNX Runtime.
+  // An axis attribute, counted from the front; fails when `input` has no such axis. A scalar has
+  // axis 0 and -1, as in ONNX Runtime.
   int axis(std::string_view attribute, std::string_view input) const;
 
   template <class T> Span<const T> input(std::string_view name) const {
     const TensorView& v = view(name);
-    return v.present ? Span<const T>(static_cast<const T*>(v.data), v.shape.size()) : Span<const T>();
+    return v.present ? Span<const T>(static_cast<const T*>(v.data), v.shape.size())
+                     : Span<const T>();
   }
   template <class T> Span<T> output(std::string_view name) {
     if (!allocated_) allocate();
@@ -71,12 +82,13 @@ class Call {
     return outputs_[contract_.output_index(name)].shape;
   }
 
-  // body(i) for i in [0, count): the pieces are cut by shape, never by the number of threads, so that every
-  // number of threads gives the same bits. The body must not throw.
+  // body(i) for i in [0, count): the pieces are cut by shape, never by the number of threads, so
+  // that every number of threads gives the same bits. The body must not throw.
   template <class F> void parallel_for(Dim count, F&& body) {
     if (count == 1) return body(Dim(0));
     if (count > 0)
-      host_.parallel_for(count, [](void* f, Dim i) { (*static_cast<std::remove_reference_t<F>*>(f))(i); }, &body);
+      host_.parallel_for(
+          count, [](void* f, Dim i) { (*static_cast<std::remove_reference_t<F>*>(f))(i); }, &body);
   }
   // body(begin, end) over [0, size) in pieces of `grain`.
   template <class F> void parallel_ranges(Dim size, Dim grain, F&& body) {
@@ -87,7 +99,9 @@ class Call {
   }
 
  private:
-  const TensorView& view(std::string_view name) const { return inputs_[contract_.input_index(name)]; }
+  const TensorView& view(std::string_view name) const {
+    return inputs_[contract_.input_index(name)];
+  }
   const Attribute& value(std::string_view name) const {
     return attributes_[static_cast<std::size_t>(contract_.attribute_index(name))];
   }

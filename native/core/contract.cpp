@@ -5,26 +5,33 @@
 namespace onnxgrad {
 
 const char* name_of(Kind kind) {
-  constexpr const char* names[] = {"nothing",           "an integer",       "a float",          "a string",
-                                   "a list of integers", "a list of floats", "a list of strings"};
+  constexpr const char* names[] = {"nothing",          "an integer",         "a float",
+                                   "a string",         "a list of integers", "a list of floats",
+                                   "a list of strings"};
   return names[static_cast<int>(kind)];
 }
 
 namespace {
 
-std::string text_of(std::int64_t x) { return std::to_string(x); }
+std::string text_of(std::int64_t x) {
+  return std::to_string(x);
+}
 std::string text_of(float x) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%g", static_cast<double>(x));
   return buffer;
 }
-std::string text_of(const std::string& x) { return "'" + x + "'"; }
+std::string text_of(const std::string& x) {
+  return "'" + x + "'";
+}
 template <class T> std::string text_of(const std::vector<T>& list) {
   std::string text = "[";
   for (const T& x : list) text += (&x == list.data() ? "" : ", ") + text_of(x);
   return text + "]";
 }
-std::string text_of(std::monostate) { return "nothing"; }
+std::string text_of(std::monostate) {
+  return "nothing";
+}
 
 // "forward, reverse or bidirectional"
 std::string alternatives(const Strings& words) {
@@ -53,8 +60,8 @@ std::string to_string(const Attribute& value) {
 }
 
 const char* explanation_of(Measure measure) {
-  constexpr const char* texts[] = {"ulp of max(|exact|, 1/8), per unit of dY", "relative to the row's largest term",
-                                   "relative rms"};
+  constexpr const char* texts[] = {"ulp of max(|exact|, 1/8), per unit of dY",
+                                   "relative to the row's largest term", "relative rms"};
   return texts[static_cast<int>(measure)];
 }
 
@@ -66,10 +73,18 @@ int TensorSpec::fixed_rank() const {
 
 // ---- building
 
-Contract& Contract::summary(std::string text) { return summary_ = std::move(text), *this; }
-Contract& Contract::formula(std::string text) { return formula_ = std::move(text), *this; }
-Contract& Contract::accuracy(Measure m, double f32, double f64) { return accuracy_ = {m, f32, f64}, *this; }
-Contract& Contract::check(AttributeCheck check) { return check_ = check, *this; }
+Contract& Contract::summary(std::string text) {
+  return summary_ = std::move(text), *this;
+}
+Contract& Contract::formula(std::string text) {
+  return formula_ = std::move(text), *this;
+}
+Contract& Contract::accuracy(Measure m, double f32, double f64) {
+  return accuracy_ = {m, f32, f64}, *this;
+}
+Contract& Contract::check(AttributeCheck check) {
+  return check_ = check, *this;
+}
 
 Contract& Contract::attr(std::string name, std::int64_t initial, std::string doc) {
   attributes_.push_back({std::move(name), Kind::integer, initial, {}, std::move(doc)});
@@ -80,7 +95,8 @@ Contract& Contract::attr(std::string name, float initial, std::string doc) {
   return defaults_.push_back(attributes_.back().initial), *this;
 }
 Contract& Contract::attr(std::string name, const char* initial, Strings accepted, std::string doc) {
-  attributes_.push_back({std::move(name), Kind::text, std::string(initial), std::move(accepted), std::move(doc)});
+  attributes_.push_back(
+      {std::move(name), Kind::text, std::string(initial), std::move(accepted), std::move(doc)});
   return defaults_.push_back(attributes_.back().initial), *this;
 }
 Contract& Contract::attr(std::string name, Kind kind, std::string doc) {
@@ -104,9 +120,11 @@ Contract& Contract::inplace(const std::string& input, const std::string& output)
   return *this;
 }
 
-TensorSpec Contract::parse(std::string name, const std::string& spec, bool optional, std::string doc) {
+TensorSpec Contract::parse(std::string name, const std::string& spec, bool optional,
+                           std::string doc) {
   const auto open = spec.find('[');
-  TensorSpec t{std::move(name), spec.substr(0, open), spec.substr(open), {}, optional, std::move(doc)};
+  TensorSpec t{std::move(name), spec.substr(0, open), spec.substr(open), {},
+               optional,        std::move(doc)};
   const std::string inside = spec.substr(open + 1, spec.size() - open - 2);
   for (std::size_t from = 0; from < inside.size();) {
     const std::size_t comma = std::min(inside.find(',', from), inside.size());
@@ -133,9 +151,15 @@ Axis Contract::parse_axis(std::string text) {
   return axis;
 }
 
-int Contract::input_index(std::string_view name) const { return index_of(inputs_, name); }
-int Contract::output_index(std::string_view name) const { return index_of(outputs_, name); }
-int Contract::attribute_index(std::string_view name) const { return index_of(attributes_, name); }
+int Contract::input_index(std::string_view name) const {
+  return index_of(inputs_, name);
+}
+int Contract::output_index(std::string_view name) const {
+  return index_of(outputs_, name);
+}
+int Contract::attribute_index(std::string_view name) const {
+  return index_of(attributes_, name);
+}
 int Contract::symbol_index(std::string_view name) const {
   for (std::size_t i = 0; i < symbols_.size(); ++i)
     if (symbols_[i] == name) return static_cast<int>(i);
@@ -182,13 +206,15 @@ class Binder {
 
  private:
   void check_type(const TensorSpec& spec, DType type) {
-    if (spec.type == "T") return check_variable(spec, type, {DType::float32, DType::float64}, t_, t_source_);
-    if (spec.type == "I") return check_variable(spec, type, {DType::int32, DType::int64}, i_, i_source_);
+    if (spec.type == "T")
+      return check_variable(spec, type, {DType::float32, DType::float64}, t_, t_source_);
+    if (spec.type == "I")
+      return check_variable(spec, type, {DType::int32, DType::int64}, i_, i_source_);
     if (spec.type != name_of(type)) wrong_type(spec, type, spec.type);
   }
 
-  void check_variable(const TensorSpec& spec, DType type, std::initializer_list<DType> allowed, DType& variable,
-                      const std::string*& source) {
+  void check_variable(const TensorSpec& spec, DType type, std::initializer_list<DType> allowed,
+                      DType& variable, const std::string*& source) {
     if (variable != DType::other && type != variable)
       wrong_type(spec, type, std::string(name_of(variable)) + " (the type of " + *source + ")");
     Strings names;
@@ -199,9 +225,10 @@ class Binder {
     wrong_type(spec, type, alternatives(names));
   }
 
-  [[noreturn]] void wrong_type(const TensorSpec& spec, DType type, const std::string& expected) const {
-    contract_.fail("input " + spec.name + " is of " + (type == DType::other ? "" : "type ") + name_of(type) +
-                   ", expected " + expected);
+  [[noreturn]] void wrong_type(const TensorSpec& spec, DType type,
+                               const std::string& expected) const {
+    contract_.fail("input " + spec.name + " is of " + (type == DType::other ? "" : "type ") +
+                   name_of(type) + ", expected " + expected);
   }
 
   void bind_dims(int input, const TensorSpec& spec, const Shape& shape) {
@@ -209,7 +236,8 @@ class Binder {
     if (pack < 0 || (pack > 0 && !spec.has_pack())) wrong_shape(input, spec, shape);
     int axis = 0;
     for (const Axis& a : spec.axes) {
-      const bool fits = a.pack ? bind_pack(a, input, shape, axis, pack) : bind_dim(a, input, shape[axis]);
+      const bool fits =
+          a.pack ? bind_pack(a, input, shape, axis, pack) : bind_dim(a, input, shape[axis]);
       if (!fits) wrong_shape(input, spec, shape);
       axis += a.pack ? pack : 1;
     }
@@ -234,10 +262,13 @@ class Binder {
 
   // "input W has shape [1, 80, 7], expected [1, 4*H, I] with I = 8 (from X)"
   [[noreturn]] void wrong_shape(int input, const TensorSpec& spec, const Shape& shape) const {
-    std::string text = "input " + spec.name + " has shape " + onnxgrad::to_string(shape) + ", expected " + spec.dims;
+    std::string text = "input " + spec.name + " has shape " + onnxgrad::to_string(shape) +
+                       ", expected " + spec.dims;
     const char* joint = " with ";
     for (const Axis& a : spec.axes) {
-      if (a.symbol < 0) continue;
+      const Axis* first = spec.axes.data();
+      while (first->symbol != a.symbol) ++first;
+      if (a.symbol < 0 || first != &a) continue;  // a number, or told already
       const Symbols::Value& value = symbols_[a.symbol];
       if (!value.bound || value.source == input) continue;
       text += joint + contract_.symbols()[static_cast<std::size_t>(a.symbol)] + " = " +

@@ -1,4 +1,5 @@
-// Contract: what an operator takes and gives, as data. Both hosts, Python, the docs and the tests read it.
+// Contract: what an operator takes and gives, as data. Both hosts, Python, the docs and the tests
+// read it.
 //
 //   Contract("SoftmaxGrad_13")
 //       .summary("Gradient of Softmax, opset 13.")
@@ -7,9 +8,10 @@
 //       .input  ("Y",  "T[shape...]", "what Softmax gave")
 //       .output ("dX", "T[shape...]", "Y·(dY − Σ Y·dY)");
 //
-// A tensor is written as its type and its dims: `int32[N]`, `T[S, N, I]`, `T[D, 4*H, I]`, `T[outer..., C]`.
-// A dim is a number, a symbol, a number times a symbol, or `name...` for any number of dims. A symbol means the
-// same number wherever it stands. T is float32 or float64 and I is int32 or int64, the same for every tensor of a call.
+// A tensor is written as its type and its dims: `int32[N]`, `T[S, N, I]`, `T[D, 4*H, I]`,
+// `T[outer..., C]`. A dim is a number, a symbol, a number times a symbol, or `name...` for any
+// number of dims. A symbol means the same number wherever it stands. T is float32 or float64 and I
+// is int32 or int64, the same for every tensor of a call.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -20,7 +22,8 @@
 
 namespace onnxgrad {
 
-// Who, what came, what was expected. Hosts translate it; nothing else is thrown by bind() or an operator.
+// Who, what came, what was expected. Hosts translate it; nothing else is thrown by bind() or an
+// operator.
 struct ContractError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -29,10 +32,13 @@ using Integers = std::vector<std::int64_t>;
 using Floats = std::vector<float>;
 using Strings = std::vector<std::string>;
 // monostate: not given, and there is no default.
-using Attribute = std::variant<std::monostate, std::int64_t, float, std::string, Integers, Floats, Strings>;
+using Attribute =
+    std::variant<std::monostate, std::int64_t, float, std::string, Integers, Floats, Strings>;
 
 enum class Kind : std::uint8_t { none, integer, real, text, integers, reals, texts };
-inline Kind kind_of(const Attribute& a) { return static_cast<Kind>(a.index()); }
+inline Kind kind_of(const Attribute& a) {
+  return static_cast<Kind>(a.index());
+}
 const char* name_of(Kind kind);  // "an integer", "a list of floats", …
 std::string to_string(const Attribute& value);
 
@@ -63,9 +69,11 @@ struct TensorSpec {
   bool has_pack() const { return fixed_rank() != static_cast<int>(axes.size()); }
 };
 
-// How far a result may be from the exact one, and how that is measured: a promise to users, kept by the tests.
+// How far a result may be from the exact one, and how that is measured: a promise to users, kept by
+// the tests.
 enum class Measure : std::uint8_t {
-  ulp,  // float: units in the last place of max(|exact|, 1/8); double: relative to it. Per unit of dY.
+  ulp,  // float: units in the last place of max(|exact|, 1/8); double: relative to it. Per unit of
+        // dY.
   row,  // relative to the largest term of the row that is summed
   rms,  // relative root mean square over a tensor
 };
@@ -83,7 +91,9 @@ class Contract {
   Contract& formula(std::string text);
   Contract& accuracy(Measure measure, double float32, double float64);
   Contract& attr(std::string name, std::int64_t initial, std::string doc);
-  Contract& attr(std::string name, int initial, std::string doc) { return attr(std::move(name), std::int64_t(initial), std::move(doc)); }
+  Contract& attr(std::string name, int initial, std::string doc) {
+    return attr(std::move(name), std::int64_t(initial), std::move(doc));
+  }
   Contract& attr(std::string name, float initial, std::string doc);
   Contract& attr(std::string name, const char* initial, Strings accepted, std::string doc);
   Contract& attr(std::string name, Kind kind, std::string doc);  // no default
@@ -93,7 +103,8 @@ class Contract {
   Contract& optional_output(std::string name, const std::string& spec, std::string doc);
   // The kernel may write this output over this input's memory.
   Contract& inplace(const std::string& input, const std::string& output);
-  // What the attributes alone must satisfy, beyond kind and accepted values; runs when a node is created.
+  // What the attributes alone must satisfy, beyond kind and accepted values; runs when a node is
+  // created.
   using AttributeCheck = void (*)(const Contract&, const std::vector<Attribute>&);
   Contract& check(AttributeCheck check);
 
@@ -106,18 +117,21 @@ class Contract {
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
   const std::vector<std::string>& symbols() const { return symbols_; }
-  int inplace_input() const { return inplace_input_; }    // -1: none
+  int inplace_input() const { return inplace_input_; }  // -1: none
   int inplace_output() const { return inplace_output_; }
 
-  int input_index(std::string_view name) const;    // -1 when there is none of that name
+  int input_index(std::string_view name) const;  // -1 when there is none of that name
   int output_index(std::string_view name) const;
   int attribute_index(std::string_view name) const;
   int symbol_index(std::string_view name) const;
 
-  // Throws ContractError when a value has the wrong kind or is not accepted, or the operator's own check fails.
+  // Throws ContractError when a value has the wrong kind or is not accepted, or the operator's own
+  // check fails.
   void check_attributes(const std::vector<Attribute>& values) const;
 
-  [[noreturn]] void fail(const std::string& what) const { throw ContractError(name_ + ": " + what); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw ContractError(name_ + ": " + what);
+  }
 
  private:
   TensorSpec parse(std::string name, const std::string& spec, bool optional, std::string doc);
@@ -139,9 +153,9 @@ class Symbols {
   explicit Symbols(std::size_t count) : values_(count) {}
   struct Value {
     bool bound = false;
-    Dim dim = 0;     // of a plain symbol
-    Shape pack;      // of `name...`
-    int source = -1; // the input that gave it
+    Dim dim = 0;      // of a plain symbol
+    Shape pack;       // of `name...`
+    int source = -1;  // the input that gave it
   };
   Value& operator[](int symbol) { return values_[static_cast<std::size_t>(symbol)]; }
   const Value& operator[](int symbol) const { return values_[static_cast<std::size_t>(symbol)]; }

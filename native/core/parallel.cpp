@@ -17,8 +17,8 @@ inline void relax() {
 #endif
 }
 
-// A worker looks for the next job this long before it sleeps: kernels of one training step follow each other
-// within it, and waking a sleeping thread costs 5 to 30 µs.
+// A worker looks for the next job this long before it sleeps: kernels of one training step follow
+// each other within it, and waking a sleeping thread costs 5 to 30 µs.
 constexpr std::chrono::microseconds kSpin{50};
 
 Pool* g_pool = nullptr;
@@ -29,8 +29,10 @@ Pool& Pool::instance() {
   static std::once_flag once;
   std::call_once(once, [] {
     const unsigned cores = std::thread::hardware_concurrency();
-    g_pool = new Pool(cores ? static_cast<int>(cores) : 1);  // never destroyed: workers may outlive main()
-    // A forked child has none of the workers, and perhaps a locked mutex: it starts with a new pool.
+    g_pool = new Pool(cores ? static_cast<int>(cores)
+                            : 1);  // never destroyed: workers may outlive main()
+    // A forked child has none of the workers, and perhaps a locked mutex: it starts with a new
+    // pool.
     pthread_atfork(nullptr, nullptr, [] { g_pool = new Pool(g_pool->threads()); });
   });
   return *g_pool;
@@ -43,7 +45,8 @@ void Pool::set_threads(int count) {
 }
 
 void Pool::start_workers() {
-  if (ranges_.size() != static_cast<std::size_t>(threads_)) ranges_ = std::vector<Range>(static_cast<std::size_t>(threads_));
+  if (ranges_.size() != static_cast<std::size_t>(threads_))
+    ranges_ = std::vector<Range>(static_cast<std::size_t>(threads_));
   for (int member = static_cast<int>(workers_.size()) + 1; member < threads_; ++member)
     workers_.emplace_back([this, member] { work(member); });
 }
@@ -64,7 +67,8 @@ void Pool::take_pieces(const Job& job, int member) {
   for (int k = 0; k < job.members; ++k) {
     const int owner = (member + k) % job.members;
     std::atomic<Dim>& next = ranges_[static_cast<std::size_t>(owner)].next;
-    for (Dim i; (i = next.fetch_add(1, std::memory_order_relaxed)) < job.range_end(owner);) job.body(job.context, i);
+    for (Dim i; (i = next.fetch_add(1, std::memory_order_relaxed)) < job.range_end(owner);)
+      job.body(job.context, i);
   }
 }
 
@@ -72,7 +76,8 @@ void Pool::work(int member) {
   std::uint64_t seen = 0;
   for (;;) {
     const auto until = std::chrono::steady_clock::now() + kSpin;
-    while (generation_.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < until)
+    while (generation_.load(std::memory_order_acquire) == seen &&
+           std::chrono::steady_clock::now() < until)
       for (int i = 0; i < 32; ++i) relax();
     Job job;
     {
@@ -112,7 +117,10 @@ void Pool::parallel_for(Dim count, Host::Body body, void* context) {
     open_ = false;  // whoever has not begun by now stays out
   }
   for (int spins = 0; inside_.load(std::memory_order_acquire) > 0; ++spins)
-    if (spins < 2000) relax(); else std::this_thread::yield();
+    if (spins < 2000)
+      relax();
+    else
+      std::this_thread::yield();
 }
 
 }  // namespace onnxgrad

@@ -10,10 +10,10 @@
 
 namespace onnxgrad {
 
-// The caller works too and never waits for a worker that has not begun, so a busy machine or a forked process
-// costs speed, never progress. A second caller that finds the pool in use works alone. Each member begins with a
-// range of its own, the same in every call, so that a core finds in its caches what it wrote before; whoever is
-// done early takes pieces from the others' ranges.
+// The caller works too and never waits for a worker that has not begun, so a busy machine or a
+// forked process costs speed, never progress. A second caller that finds the pool in use works
+// alone. Each member begins with a range of its own, the same in every call, so that a core finds
+// in its caches what it wrote before; whoever is done early takes pieces from the others' ranges.
 class Pool {
  public:
   static Pool& instance();

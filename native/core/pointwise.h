@@ -8,19 +8,22 @@ namespace onnxgrad::ONNXGRAD_ISA {
 // Elements per piece of work: about 20 µs, above the cost of waking a thread.
 constexpr Dim kPointwiseGrain = Dim(1) << 15;
 
-// Above this many bytes read and written, the result is streamed past the caches (it would not fit them).
+// Above this many bytes read and written, the result is streamed past the caches (it would not fit
+// them).
 constexpr Dim kStreamBytes = Dim(24) << 20;
 
-// out[i, i + count) = f(i, count), a register at a time; count is short only at the ends. A streamed piece of work
-// ends with stream_done(), once: it waits for the memory.
+// How many of the first elements lie before an aligned address; 0 when there is no full register.
+template <class T> ONNXGRAD_INLINE Dim until_aligned(const T* p, Dim size) {
+  const auto beyond = Dim(reinterpret_cast<std::uintptr_t>(p) % kVectorBytes);
+  const Dim head = beyond ? (kVectorBytes - beyond) / Dim(sizeof(T)) : 0;
+  return size < lanes<T> ? 0 : head;
+}
+
+// out[i, i + count) = f(i, count), a register at a time; count is short only at the ends. A
+// streamed piece of work ends with stream_done(), once: it waits for the memory.
 template <class T, class F> ONNXGRAD_INLINE void fill(Span<T> out, bool streamed, F&& f) {
-  Dim i = 0;
-  const auto misaligned = [&] { return reinterpret_cast<std::uintptr_t>(out.data() + i) % kVectorBytes; };
-  if (streamed && out.size() >= lanes<T> && misaligned()) {
-    const Dim head = Dim(kVectorBytes - misaligned()) / Dim(sizeof(T));
-    store_part<T>(out.data(), f(0, head), head);
-    i = head;
-  }
+  Dim i = streamed ? until_aligned(out.data(), out.size()) : 0;
+  if (i > 0) store_part<T>(out.data(), f(0, i), i);
   if (streamed) {
     for (; i + lanes<T> <= out.size(); i += lanes<T>) stream<T>(out.data() + i, f(i, lanes<T>));
   } else {
@@ -30,8 +33,8 @@ template <class T, class F> ONNXGRAD_INLINE void fill(Span<T> out, bool streamed
 }
 
 // dX = f(dY, X), element by element; dX may be the memory of dY or of X.
-template <class T, class F>
-void pointwise(Call& call, std::string_view dy_name, std::string_view x_name, std::string_view dx_name, F f) {
+template <class T, class F> void pointwise(Call& call, std::string_view dy_name,
+                                           std::string_view x_name, std::string_view dx_name, F f) {
   const Span<const T> dy = call.input<T>(dy_name), x = call.input<T>(x_name);
   const Span<T> dx = call.output<T>(dx_name);
   const bool streamed = 3 * dx.size() * Dim(sizeof(T)) > kStreamBytes;

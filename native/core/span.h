@@ -8,8 +8,7 @@ namespace onnxgrad {
 using Dim = std::int64_t;
 
 // Null when the tensor is absent (an optional input) or was not asked for (an optional output).
-template <class T>
-class Span {
+template <class T> class Span {
  public:
   constexpr Span() = default;
   constexpr Span(T* data, Dim size) : data_(data), size_(size) {}

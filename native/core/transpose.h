@@ -14,12 +14,14 @@ namespace detail {
 #define ONNXGRAD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, VecBits<T>{__VA_ARGS__})
 #endif
 
-// Of two registers seen as blocks of `width` lanes, the even blocks of both (a0 b0 a2 b2 …) or the odd ones
-// (a1 b1 a3 b3 …). Doing this for width 1, 2, 4, … with the partners `width` rows apart transposes a square.
+// Of two registers seen as blocks of `width` lanes, the even blocks of both (a0 b0 a2 b2 …) or the
+// odd ones (a1 b1 a3 b3 …). Doing this for width 1, 2, 4, … with the partners `width` rows apart
+// transposes a square.
 template <int width, bool odd, class T, int... lane>
 ONNXGRAD_INLINE Vec<T> interleave(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
   constexpr int shift = odd ? width : 0;
-  return ONNXGRAD_SHUFFLE(a, b, (lane / width % 2 == 0 ? lane + shift : int(lanes<T>) + lane - width + shift)...);
+  return ONNXGRAD_SHUFFLE(
+      a, b, (lane / width % 2 == 0 ? lane + shift : int(lanes<T>) + lane - width + shift)...);
 }
 
 template <int width, class T> ONNXGRAD_INLINE void transpose_step(Vec<T>* rows) {
@@ -39,10 +41,13 @@ template <int width, class T> ONNXGRAD_INLINE void transpose_step(Vec<T>* rows) 
 }  // namespace detail
 
 // A square of lanes × lanes, in registers.
-template <class T> ONNXGRAD_INLINE void transpose_square(Vec<T> (&rows)[lanes<T>]) { detail::transpose_step<1, T>(rows); }
+template <class T> ONNXGRAD_INLINE void transpose_square(Vec<T> (&rows)[lanes<T>]) {
+  detail::transpose_step<1, T>(rows);
+}
 
 // out[j·out_pitch + i] = in[i·in_pitch + j]  for i < rows, j < columns.
-template <class T> void transpose(const T* in, Dim in_pitch, Dim rows, Dim columns, T* out, Dim out_pitch) {
+template <class T>
+void transpose(const T* in, Dim in_pitch, Dim rows, Dim columns, T* out, Dim out_pitch) {
   constexpr Dim n = lanes<T>;
   for (Dim i = 0; i < rows; i += n)
     for (Dim j = 0; j < columns; j += n) {
@@ -57,7 +62,8 @@ template <class T> void transpose(const T* in, Dim in_pitch, Dim rows, Dim colum
         continue;
       }
 #pragma GCC unroll 16
-      for (int k = 0; k < int(n); ++k) square[k] = k < height ? load_some<T>(in + (i + k) * in_pitch + j, width) : Vec<T>{};
+      for (int k = 0; k < int(n); ++k)
+        square[k] = k < height ? load_some<T>(in + (i + k) * in_pitch + j, width) : Vec<T>{};
       transpose_square<T>(square);
 #pragma GCC unroll 16
       for (int k = 0; k < int(n); ++k)

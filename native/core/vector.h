@@ -1,8 +1,9 @@
-// Vec<T>: one hardware register of T, with the few operations that the compiler's vector extensions lack.
+// Vec<T>: one hardware register of T, with the few operations that the compiler's vector extensions
+// lack.
 //
-// This header and everything that uses it is compiled once per instruction set, in a namespace of its own
-// (ONNXGRAD_ISA, given by CMake); the width follows from the instruction set. The only intrinsics of the
-// project are here.
+// This header and everything that uses it is compiled once per instruction set, in a namespace of
+// its own (ONNXGRAD_ISA, given by CMake); the width follows from the instruction set. The only
+// intrinsics of the project are here.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -20,7 +21,8 @@
 #endif
 
 #define ONNXGRAD_INLINE inline __attribute__((always_inline))
-#define ONNXGRAD_LAMBDA __attribute__((always_inline))  // after the parameters of a lambda in a hot loop
+#define ONNXGRAD_LAMBDA \
+  __attribute__((always_inline))  // after the parameters of a lambda in a hot loop
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
@@ -43,42 +45,67 @@ template <class T> struct Register {
   typedef T type __attribute__((vector_size(kVectorBytes)));
 };
 template <class T> struct Bits;
-template <> struct Bits<float> { using type = std::int32_t; };
-template <> struct Bits<double> { using type = std::int64_t; };
+template <> struct Bits<float> {
+  using type = std::int32_t;
+};
+template <> struct Bits<double> {
+  using type = std::int64_t;
+};
 }  // namespace detail
 
-template <class T> using BitsOf = typename detail::Bits<T>::type;    // the integer as wide as T
-template <class T> using Vec = typename detail::Register<T>::type;   // + - * / and comparisons are built in
-template <class T> using VecBits = Vec<BitsOf<T>>;                   // comparisons give this: all ones or 0
+template <class T> using BitsOf = typename detail::Bits<T>::type;  // the integer as wide as T
+template <class T> using Vec =
+    typename detail::Register<T>::type;             // + - * / and comparisons are built in
+template <class T> using VecBits = Vec<BitsOf<T>>;  // comparisons give this: all ones or 0
 template <class T> constexpr Dim lanes = kVectorBytes / Dim(sizeof(T));
 
-template <class T> ONNXGRAD_INLINE Vec<T> splat(T x) { return x - Vec<T>{}; }  // x - 0 keeps -0
+template <class T> ONNXGRAD_INLINE Vec<T> splat(T x) {
+  return x - Vec<T>{};
+}  // x - 0 keeps -0
 
 template <class T> ONNXGRAD_INLINE Vec<T> load(const T* p) {
   Vec<T> v;
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-template <class T> ONNXGRAD_INLINE void store(T* p, Vec<T> v) { std::memcpy(p, &v, sizeof v); }
+template <class T> ONNXGRAD_INLINE void store(T* p, Vec<T> v) {
+  std::memcpy(p, &v, sizeof v);
+}
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 namespace detail {
 // All ones in the first `count` lanes.
 template <class T> ONNXGRAD_INLINE __m256i first_lanes(Dim count) {
   if constexpr (sizeof(T) == 4)
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   else
     return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+// By halves: masked stores take dozens of cycles on AMD.
+ONNXGRAD_INLINE void store_first(float* p, Vec<float> v, Dim count) {
+  __m128 part = _mm256_castps256_ps128((__m256)v);
+  if (count & 4) _mm_storeu_ps(p, part), part = _mm256_extractf128_ps((__m256)v, 1), p += 4;
+  if (count & 2)
+    _mm_storel_pi(reinterpret_cast<__m64*>(p), part), part = _mm_movehl_ps(part, part), p += 2;
+  if (count & 1) _mm_store_ss(p, part);
+}
+ONNXGRAD_INLINE void store_first(double* p, Vec<double> v, Dim count) {
+  __m128d part = _mm256_castpd256_pd128((__m256d)v);
+  if (count & 2) _mm_storeu_pd(p, part), part = _mm256_extractf128_pd((__m256d)v, 1), p += 2;
+  if (count & 1) _mm_store_sd(p, part);
 }
 }  // namespace detail
 #endif
 
-// The first `count` lanes; the others are 0 on load, untouched on store. For the end of a row, so that a tail
-// goes through the same arithmetic, and gives the same bits, as a full register.
+// The first `count` lanes; the others are 0 on load, untouched on store. For the end of a row, so
+// that a tail goes through the same arithmetic, and gives the same bits, as a full register.
 template <class T> ONNXGRAD_INLINE Vec<T> load_part(const T* p, Dim count) {
 #if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_maskz_loadu_epi32(__mmask16((1u << count) - 1u), p);
-  if constexpr (sizeof(T) == 8) return (Vec<T>)_mm512_maskz_loadu_epi64(__mmask8((1u << count) - 1u), p);
+  if constexpr (sizeof(T) == 4)
+    return (Vec<T>)_mm512_maskz_loadu_epi32(__mmask16((1u << count) - 1u), p);
+  if constexpr (sizeof(T) == 8)
+    return (Vec<T>)_mm512_maskz_loadu_epi64(__mmask8((1u << count) - 1u), p);
 #elif defined(__AVX2__)
   if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_maskload_ps(p, detail::first_lanes<T>(count));
   if constexpr (sizeof(T) == 8) return (Vec<T>)_mm256_maskload_pd(p, detail::first_lanes<T>(count));
@@ -88,13 +115,32 @@ template <class T> ONNXGRAD_INLINE Vec<T> load_part(const T* p, Dim count) {
   return v;
 #endif
 }
+// Lanes [from, to) of the register at p, 0 in the others; their memory is not touched. from <= to.
+template <class T> ONNXGRAD_INLINE Vec<T> load_between(const T* p, Dim from, Dim to) {
+#if defined(__AVX512F__)
+  const unsigned mask = ((1u << to) - 1u) & ~((1u << from) - 1u);
+  if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_maskz_loadu_epi32(__mmask16(mask), p);
+  if constexpr (sizeof(T) == 8) return (Vec<T>)_mm512_maskz_loadu_epi64(__mmask8(mask), p);
+#elif defined(__AVX2__)
+  const __m256i mask =
+      _mm256_andnot_si256(detail::first_lanes<T>(from), detail::first_lanes<T>(to));
+  if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_maskload_ps(p, mask);
+  if constexpr (sizeof(T) == 8) return (Vec<T>)_mm256_maskload_pd(p, mask);
+#else
+  if (from == 0 && to == lanes<T>) return load<T>(p);
+  T part[lanes<T>] = {};
+  for (Dim i = from; i < to; ++i) part[i] = p[i];
+  return load<T>(part);
+#endif
+}
 template <class T> ONNXGRAD_INLINE void store_part(T* p, Vec<T> v, Dim count) {
 #if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << count) - 1u), (__m512i)v);
-  if constexpr (sizeof(T) == 8) _mm512_mask_storeu_epi64(p, __mmask8((1u << count) - 1u), (__m512i)v);
+  if constexpr (sizeof(T) == 4)
+    _mm512_mask_storeu_epi32(p, __mmask16((1u << count) - 1u), (__m512i)v);
+  if constexpr (sizeof(T) == 8)
+    _mm512_mask_storeu_epi64(p, __mmask8((1u << count) - 1u), (__m512i)v);
 #elif defined(__AVX2__)
-  if constexpr (sizeof(T) == 4) _mm256_maskstore_ps(p, detail::first_lanes<T>(count), (__m256)v);
-  if constexpr (sizeof(T) == 8) _mm256_maskstore_pd(p, detail::first_lanes<T>(count), (__m256d)v);
+  detail::store_first(p, v, count);
 #else
   std::memcpy(p, &v, static_cast<std::size_t>(count) * sizeof(T));
 #endif
@@ -107,14 +153,20 @@ template <class T> ONNXGRAD_INLINE void store_some(T* p, Vec<T> v, Dim count) {
   count == lanes<T> ? store<T>(p, v) : store_part<T>(p, v, count);
 }
 
-template <class T> ONNXGRAD_INLINE VecBits<T> bits(Vec<T> v) { return (VecBits<T>)v; }
-template <class T> ONNXGRAD_INLINE Vec<T> from_bits(VecBits<T> v) { return (Vec<T>)v; }
+template <class T> ONNXGRAD_INLINE VecBits<T> bits(Vec<T> v) {
+  return (VecBits<T>)v;
+}
+template <class T> ONNXGRAD_INLINE Vec<T> from_bits(VecBits<T> v) {
+  return (Vec<T>)v;
+}
 
 // where mask: a, elsewhere: b.
-template <class M, class V> ONNXGRAD_INLINE V select(M mask, V a, V b) { return mask ? a : b; }
+template <class M, class V> ONNXGRAD_INLINE V select(M mask, V a, V b) {
+  return mask ? a : b;
+}
 
-// a*b + c, rounded once where the hardware can. Not written as a*b + c: the compiler would merge the product
-// with an equal one elsewhere, and an exact residual fma(t, t, -t*t) would become 0.
+// a*b + c, rounded once where the hardware can. Not written as a*b + c: the compiler would merge
+// the product with an equal one elsewhere, and an exact residual fma(t, t, -t*t) would become 0.
 ONNXGRAD_INLINE Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) {
 #if defined(__AVX512F__)
   return (Vec<float>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -179,7 +231,9 @@ ONNXGRAD_INLINE Vec<double> at_least(Vec<double> limit, Vec<double> x) {
 
 template <class T> constexpr BitsOf<T> kSignBit = BitsOf<T>(1) << (sizeof(T) * 8 - 1);
 
-template <class T> ONNXGRAD_INLINE Vec<T> magnitude(Vec<T> x) { return from_bits<T>(bits<T>(x) & ~kSignBit<T>); }
+template <class T> ONNXGRAD_INLINE Vec<T> magnitude(Vec<T> x) {
+  return from_bits<T>(bits<T>(x) & ~kSignBit<T>);
+}
 // |a| with the sign of b.
 template <class T> ONNXGRAD_INLINE Vec<T> with_sign(Vec<T> a, Vec<T> b) {
   return from_bits<T>((bits<T>(a) & ~kSignBit<T>) | (bits<T>(b) & kSignBit<T>));
@@ -194,8 +248,9 @@ template <class T> ONNXGRAD_INLINE T sum_lanes(Vec<T> v) {
   return part[0];
 }
 
-// Stores past the caches: worth it when a result is larger than the last-level cache, because a normal store
-// reads the line before writing it (a third of the traffic of dX = f(dY, X)). `p` aligned to kVectorBytes.
+// Stores past the caches: worth it when a result is larger than the last-level cache, because a
+// normal store reads the line before writing it (a third of the traffic of dX = f(dY, X)). `p`
+// aligned to kVectorBytes.
 template <class T> ONNXGRAD_INLINE void stream(T* p, Vec<T> v) {
 #if defined(__AVX512F__)
   _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)v);

@@ -1,5 +1,6 @@
-// Elementary functions on registers. Each states its error (measured over the range by native/tests/test_vmath.cpp)
-// and its range. Coefficients come from tools/fit_vmath.py. NaN in gives NaN out, everywhere.
+// Elementary functions on registers. Each states its error (measured over the range by
+// native/tests/test_vmath.cpp) and its range. Coefficients come from tools/fit_vmath.py. NaN in
+// gives NaN out, everywhere.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -13,21 +14,25 @@ namespace detail {
 template <class T> struct Constants;
 
 template <> struct Constants<float> {
-  static constexpr float round_magic = 12582912.f;       // 1.5 * 2^23: adding it leaves the integer in the low bits
+  static constexpr float round_magic =
+      12582912.f;  // 1.5 * 2^23: adding it leaves the integer in the low bits
   static constexpr int mantissa_bits = 23;
-  static constexpr float ln2_high = 0.693145752f;        // 14 bits: n * ln2_high is exact
+  static constexpr float ln2_high = 0.693145752f;  // 14 bits: n * ln2_high is exact
   static constexpr float ln2_low = 1.42860677e-6f;
-  static constexpr float exp_lowest = -87.33654f;        // ln of the smallest normal number
-  static constexpr float exp_highest = 88.72283f;        // above: +inf
-  static constexpr float tanh_limit = 9.02f;             // above: tanh rounds to 1
-  static constexpr float gelu_limit = 14.5f;             // beyond: the derivative rounds to 0 or 1
-  static constexpr float fast_gelu_limit = 10.f;
+  static constexpr float exp_lowest = -87.33654f;  // ln of the smallest normal number
+  static constexpr float exp_highest = 88.72283f;  // above: +inf
+  static constexpr float tanh_limit = 9.02f;       // above: tanh rounds to 1
+  static constexpr float gelu_limit = 14.5f;       // beyond: the derivative rounds to 0 or 1
+  static constexpr float fast_gelu_limit = 10.2f;
   // q(r) of exp(r) = 1 + r + r² q(r), |r| <= ln2/2; fit error 7.8e-9
-  static constexpr float exp_tail[] = {0.5f, 0.16666576f, 0.041666556f, 0.008363179f, 0.0013926184f};
+  static constexpr float exp_tail[] = {0.5f, 0.16666576f, 0.041666556f, 0.008363179f,
+                                       0.0013926184f};
   // exp(t²/2) Q(t) = mills(t)/mills_below(t), 0 <= t <= 14.5; fit error 6e-9 relative
   static constexpr float mills[] = {0.5f, 0.43829638f, 0.18323563f, 0.040633228f, 0.0041162595f};
-  static constexpr float mills_below[] = {1.f, 1.6744777f, 1.2025064f, 0.46947178f, 0.101858847f, 0.010317813f};
-  // mills(t) - t/√(2π) mills_below(t): one polynomial, because the difference of the two would cancel
+  static constexpr float mills_below[] = {1.f,         1.6744777f,   1.2025064f,
+                                          0.46947178f, 0.101858847f, 0.010317813f};
+  // mills(t) - t/√(2π) mills_below(t): one polynomial, because the difference of the two would
+  // cancel
   static constexpr float gelu_tail[] = {0.5f,         0.039354097f, -0.48478433f,  -0.43909743f,
                                         -0.18317588f, -0.0406358f,  -0.0041162116f};
   // erf(x)/x in x², |x| <= 1; fit error 1.3e-9
@@ -45,27 +50,34 @@ template <> struct Constants<double> {
   static constexpr double tanh_limit = 19.1;
   static constexpr double gelu_limit = 38.6;
   static constexpr double fast_gelu_limit = 22.0;
-  static constexpr double exp_tail[] = {  // fit error 1.3e-17
-      0.5000000000000001,     0.16666666666666669,    0.04166666666662413,    0.008333333333330062,
-      0.0013888888917213717,  0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06,
-      2.7620088445409746e-07, 2.510038549551032e-08};
+  static constexpr double exp_tail[] = {// fit error 1.3e-17
+                                        0.5000000000000001,     0.16666666666666669,
+                                        0.04166666666662413,    0.008333333333330062,
+                                        0.0013888888917213717,  0.00019841269863053618,
+                                        2.4801521295954376e-05, 2.7557268459997064e-06,
+                                        2.7620088445409746e-07, 2.510038549551032e-08};
   static constexpr double mills_center = 4.0;  // 0 <= t <= 39; fit error 1.1e-16 relative
   static constexpr double mills[] = {
-      0.09441064130196894,     -0.17039772154845542,   0.12437925533926304,    -0.07170740733773605,
-      0.03086480410634067,     -0.008492095482133259,  0.0005075620745523179,  0.0006388138518540152,
-      -0.00018718426406679652, -4.555489376075317e-05, 2.8648308433846264e-05, 4.6315455293707835e-06,
-      -4.30340111060603e-06,   -8.293245370311981e-07, 6.610712539649583e-07,  2.056895922776015e-07,
-      -9.3403523799668e-08,    -5.214419249393428e-08, 8.541490176963152e-09,  1.1064683262182795e-08,
-      6.482404031728881e-10,   -1.443612214774916e-09, -3.2380045819253327e-10, 2.1810003849023285e-11};
-  static constexpr double erf_small[] = {  // fit error 3.4e-23
-      1.1283791670955126,     -0.37612638903183754,   0.11283791670955126,    -0.026866170645131218,
-      0.005223977625441674,   -0.0008548327023403001, 0.00012055332978879483, -1.4925650236967501e-05,
-      1.6462110782018636e-06, -1.636576864883207e-07, 1.4806027146128752e-08, -1.2277734486795524e-09,
-      9.323723518153027e-11,  -6.1967364287877e-12,   2.8067128195611264e-13};
+      0.09441064130196894,    -0.17039772154845542,    0.12437925533926304,
+      -0.07170740733773605,   0.03086480410634067,     -0.008492095482133259,
+      0.0005075620745523179,  0.0006388138518540152,   -0.00018718426406679652,
+      -4.555489376075317e-05, 2.8648308433846264e-05,  4.6315455293707835e-06,
+      -4.30340111060603e-06,  -8.293245370311981e-07,  6.610712539649583e-07,
+      2.056895922776015e-07,  -9.3403523799668e-08,    -5.214419249393428e-08,
+      8.541490176963152e-09,  1.1064683262182795e-08,  6.482404031728881e-10,
+      -1.443612214774916e-09, -3.2380045819253327e-10, 2.1810003849023285e-11};
+  static constexpr double erf_small[] = {
+      // fit error 3.4e-23
+      1.1283791670955126,     -0.37612638903183754,    0.11283791670955126,
+      -0.026866170645131218,  0.005223977625441674,    -0.0008548327023403001,
+      0.00012055332978879483, -1.4925650236967501e-05, 1.6462110782018636e-06,
+      -1.636576864883207e-07, 1.4806027146128752e-08,  -1.2277734486795524e-09,
+      9.323723518153027e-11,  -6.1967364287877e-12,    2.8067128195611264e-13};
 };
 
 // c[0] + c[1] x + c[2] x² + …
-template <std::size_t From = 0, class T, std::size_t N> ONNXGRAD_INLINE Vec<T> polynomial(const T (&c)[N], Vec<T> x) {
+template <std::size_t From = 0, class T, std::size_t N>
+ONNXGRAD_INLINE Vec<T> polynomial(const T (&c)[N], Vec<T> x) {
   if constexpr (From + 1 == N)
     return splat<T>(c[From]);
   else
@@ -100,7 +112,9 @@ template <class T> ONNXGRAD_INLINE Vec<T> exp_negative(Vec<T> x, Vec<T> low = Ve
 }
 
 // a b = high + low exactly: without the residual of t², exp(-t²/2) loses 65 ulp at t = 13.
-template <class T> struct Product { Vec<T> high, low; };
+template <class T> struct Product {
+  Vec<T> high, low;
+};
 template <class T> ONNXGRAD_INLINE Product<T> exact_product(Vec<T> a, Vec<T> b) {
   const Vec<T> high = a * b;
   if constexpr (kHasFma) return {high, fma(a, b, -high)};
@@ -126,7 +140,9 @@ ONNXGRAD_INLINE Vec<float> gelu_tail(Vec<float> t) {
   using C = Constants<float>;
   return polynomial(C::gelu_tail, t) / polynomial(C::mills_below, t);
 }
-ONNXGRAD_INLINE Vec<double> gelu_tail(Vec<double> t) { return fma(t, splat<double>(-0.3989422804014327), mills(t)); }
+ONNXGRAD_INLINE Vec<double> gelu_tail(Vec<double> t) {
+  return fma(t, splat<double>(-0.3989422804014327), mills(t));
+}
 
 }  // namespace detail
 
@@ -170,13 +186,15 @@ template <class T> ONNXGRAD_INLINE Vec<T> erf(Vec<T> x) {
   return with_sign<T>(select(t < splat<T>(T(1)), small, T(1) - tail), x);
 }
 
-// The derivatives of the gelu family all satisfy g(x) + g(-x) = 1, so each is computed at t = |x| as
-// h = g(-t), which keeps the negative tail exact, and mirrored. At ±inf they give 1 and 0.
+// The derivatives of the gelu family all satisfy g(x) + g(-x) = 1, so each is computed at t = |x|
+// as h = g(-t), which keeps the negative tail exact, and mirrored. At ±inf they give 1 and 0.
 namespace detail {
-template <class T> ONNXGRAD_INLINE Vec<T> mirror(Vec<T> x, Vec<T> h) { return select(x < Vec<T>{}, h, T(1) - h); }
+template <class T> ONNXGRAD_INLINE Vec<T> mirror(Vec<T> x, Vec<T> h) {
+  return select(x < Vec<T>{}, h, T(1) - h);
+}
 
-// h of  g = s(1 + w(1 - s))  with s = sigmoid(z), at -z:  e^-z r (1 - w r),  r = 1/(1 + e^-z).  z, w >= 0.
-// `low` is what the rounding of z lost.
+// h of  g = s(1 + w(1 - s))  with s = sigmoid(z), at -z:  e^-z r (1 - w r),  r = 1/(1 + e^-z).  z,
+// w >= 0. `low` is what the rounding of z lost.
 template <class T> ONNXGRAD_INLINE Vec<T> sigmoid_unit_tail(Vec<T> z, Vec<T> low, Vec<T> w) {
   const Vec<T> e = exp_negative<T>(-z, -low), r = T(1) / (T(1) + e);
   return e * r * fma(-w, r, splat<T>(T(1)));
@@ -196,9 +214,11 @@ template <class T> ONNXGRAD_INLINE Vec<T> gelu_derivative(Vec<T> x) {
 template <class T> ONNXGRAD_INLINE Vec<T> fast_gelu_derivative(Vec<T> x) {
   using C = detail::Constants<T>;
   constexpr double alpha = 0.7978845608028654, gamma = 0.044715;  // α = √(2/π)
-  constexpr T linear = T(2 * alpha), linear_low = T(2 * alpha - double(linear)), cubic = T(2 * alpha * gamma);
+  constexpr T linear = T(2 * alpha), linear_low = T(2 * alpha - double(linear)),
+              cubic = T(2 * alpha * gamma);
   const Vec<T> t = at_most(splat<T>(C::fast_gelu_limit), magnitude<T>(x)), square = t * t;
-  // 2u = t p, p = 2α + 2αγt², with what the roundings of p and of the product lose: e^-2u would feel both
+  // 2u = t p, p = 2α + 2αγt², with what the roundings of p and of the product lose: e^-2u would
+  // feel both
   const Vec<T> p = fma(square, splat<T>(cubic), splat<T>(linear));
   const Vec<T> p_low = fma(square, splat<T>(cubic), linear - p) + linear_low;
   const auto z = detail::exact_product<T>(t, p);

@@ -1,18 +1,19 @@
-// Workspace: the working memory of one call, taken before the first output is touched and kept for the next call.
+// Workspace: the working memory of one call, taken before the first output is touched and kept for
+// the next call.
 //
 //   Workspace space;
-//   const auto packed = space.shared<T>(packed_size);       // one block that all pieces of work see
-//   const auto scratch = space.scratch<T>(size, pieces);    // blocks that pieces borrow, one at a time
-//   Workspace::acquire(call, space.bytes());                // fails here, or never; the largest of several
-//   … call.output<T>(…) …
-//   space.open();                                           // ends the use of the workspace that was open before
-//   call.parallel_for(pieces, [&](Dim piece) {
+//   const auto packed = space.shared<T>(packed_size);       // one block that all pieces of work
+//   see const auto scratch = space.scratch<T>(size, pieces);    // blocks that pieces borrow, one
+//   at a time Workspace::acquire(call, space.bytes());                // fails here, or never; the
+//   largest of several … call.output<T>(…) … space.open(); // ends the use of the workspace that
+//   was open before call.parallel_for(pieces, [&](Dim piece) {
 //     const auto mine = space.borrow(scratch);              // given back at the end of the scope
 //     … mine.data() …
 //   });
 //
 // Nothing is allocated per piece. The number of scratch blocks is bounded by the processors and by
-// kWorkspaceBytes: a piece that finds none free waits for one, which some other piece is certain to give back.
+// kWorkspaceBytes: a piece that finds none free waits for one, which some other piece is certain to
+// give back.
 #pragma once
 #include <atomic>
 #include <cstdlib>
@@ -26,7 +27,8 @@ namespace onnxgrad {
 // What a call may take beyond its outputs, whatever the shapes.
 constexpr Dim kWorkspaceBytes = Dim(64) << 20;
 
-// Divides one block of memory into aligned arrays. From nullptr it only counts: `bytes()` is what to reserve.
+// Divides one block of memory into aligned arrays. From nullptr it only counts: `bytes()` is what
+// to reserve.
 class Carver {
  public:
   explicit Carver(char* memory) : memory_(memory) {}
@@ -45,8 +47,13 @@ class Carver {
 class Workspace {
  public:
   static constexpr int kMaxScratch = 64;
-  template <class T> struct Shared { Dim at, size; };
-  template <class T> struct Scratch { Dim at, size; int count; };
+  template <class T> struct Shared {
+    Dim at, size;
+  };
+  template <class T> struct Scratch {
+    Dim at, size;
+    int count;
+  };
 
   Workspace() = default;
   Workspace(const Workspace&) = delete;
@@ -56,25 +63,30 @@ class Workspace {
   // One kind of scratch per workspace, declared last: its blocks take what is left.
   template <class T> Scratch<T> scratch(Dim size, Dim pieces) {
     const Dim bytes = aligned(size * Dim(sizeof(T)));
-    const Dim processors = std::thread::hardware_concurrency() ? Dim(std::thread::hardware_concurrency()) : 1;
+    const Dim processors =
+        std::thread::hardware_concurrency() ? Dim(std::thread::hardware_concurrency()) : 1;
     Dim count = processors < pieces ? processors : pieces;
     if (count > kMaxScratch) count = kMaxScratch;
-    if (bytes > 0 && count > (kWorkspaceBytes - bytes_) / bytes) count = (kWorkspaceBytes - bytes_) / bytes;
+    if (bytes > 0 && count > (kWorkspaceBytes - bytes_) / bytes)
+      count = (kWorkspaceBytes - bytes_) / bytes;
     if (count < 1) count = 1;
     return {reserve(bytes * count), size, int(count)};
   }
 
   Dim bytes() const { return bytes_; }
 
-  // Memory is kept per calling thread and only grows, so that a training step allocates in its first round only.
+  // Memory is kept per calling thread and only grows, so that a training step allocates in its
+  // first round only.
   static void acquire(const Call& call, Dim bytes) {
     Block& block = kept();
     if (block.size >= bytes) return;
     block.memory.reset();
     block.size = 0;
-    block.memory.reset(static_cast<char*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(aligned(bytes)))));
+    block.memory.reset(static_cast<char*>(
+        std::aligned_alloc(kAlignment, static_cast<std::size_t>(aligned(bytes)))));
     if (!block.memory)
-      call.fail("needs " + std::to_string((bytes >> 20) + 1) + " MiB of working memory, which could not be allocated");
+      call.fail("needs " + std::to_string((bytes >> 20) + 1) +
+                " MiB of working memory, which could not be allocated");
     block.size = bytes;
   }
   void open() { memory_ = kept().memory.get(); }
@@ -97,11 +109,13 @@ class Workspace {
 
   template <class T> Loan<T> borrow(Scratch<T> scratch) {
     // A thread comes back to the block it had before: that one is in its cache.
-    thread_local int preferred = int(std::hash<std::thread::id>()(std::this_thread::get_id()) % kMaxScratch);
+    thread_local int preferred =
+        int(std::hash<std::thread::id>()(std::this_thread::get_id()) % kMaxScratch);
     for (int i = preferred % scratch.count;; i = (i + 1) % scratch.count) {
       if (!taken_[i].exchange(true, std::memory_order_acquire)) {
         preferred = i;
-        T* data = reinterpret_cast<T*>(memory_ + scratch.at + i * aligned(scratch.size * Dim(sizeof(T))));
+        T* data =
+            reinterpret_cast<T*>(memory_ + scratch.at + i * aligned(scratch.size * Dim(sizeof(T))));
         return {Span<T>(data, scratch.size), taken_[i]};
       }
       if (i == scratch.count - 1) std::this_thread::yield();
@@ -110,7 +124,9 @@ class Workspace {
 
  private:
   static constexpr Dim kAlignment = 64;
-  static constexpr Dim aligned(Dim bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+  static constexpr Dim aligned(Dim bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
   struct Free {
     void operator()(char* p) const { std::free(p); }
   };

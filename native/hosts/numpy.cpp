@@ -1,4 +1,5 @@
-// The NumPy host: every operator as a Python callable. Only this file and numpy_arguments.h know nanobind.
+// The NumPy host: every operator as a Python callable. Only this file and numpy_arguments.h know
+// nanobind.
 #include "core/parallel.h"
 #include "hosts/numpy_arguments.h"
 
@@ -50,9 +51,10 @@ class NumpyHost final : public Host {
  private:
   static nb::object new_array(const TensorView& out) {
     nb::object shape = nb::steal(PyTuple_New(out.shape.rank()));
-    for (int i = 0; i < out.shape.rank(); ++i) PyTuple_SET_ITEM(shape.ptr(), i, PyLong_FromLongLong(out.shape[i]));
-    nb::object array = nb::steal(
-        PyObject_CallFunctionObjArgs(g_empty, shape.ptr(), g_dtypes[static_cast<int>(out.type)], nullptr));
+    for (int i = 0; i < out.shape.rank(); ++i)
+      PyTuple_SET_ITEM(shape.ptr(), i, PyLong_FromLongLong(out.shape[i]));
+    nb::object array = nb::steal(PyObject_CallFunctionObjArgs(
+        g_empty, shape.ptr(), g_dtypes[static_cast<int>(out.type)], nullptr));
     if (!array.is_valid()) raise_python();
     return array;
   }
@@ -65,7 +67,8 @@ class NumpyHost final : public Host {
     if (view.type != out.type)
       contract_.fail(who + " is of type " + dtype_name(array) + ", expected " + name_of(out.type));
     if (view.shape != out.shape)
-      contract_.fail(who + " has shape " + to_string(view.shape) + ", expected " + to_string(out.shape));
+      contract_.fail(who + " has shape " + to_string(view.shape) + ", expected " +
+                     to_string(out.shape));
     if (!PyBuffer_IsContiguous(&*buffer, 'C') || !aligned(*buffer))
       contract_.fail(who + " is not contiguous, expected a C-contiguous array");
     out.data = view.data;
@@ -102,14 +105,16 @@ class Kernel {
   nb::object checked_call(nb::args args, nb::kwargs kwargs) const {
     Arguments arguments;
     read(arguments, args, kwargs);
-    const std::vector<Attribute>& attributes = arguments.attributes ? *arguments.attributes : contract_.defaults();
+    const std::vector<Attribute>& attributes =
+        arguments.attributes ? *arguments.attributes : contract_.defaults();
     contract_.check_attributes(attributes);
 
     const std::size_t inputs = contract_.inputs().size(), outputs = contract_.outputs().size();
     Input held[kMaxTensors];
     TensorView input_views[kMaxTensors], output_views[kMaxTensors];
     for (std::size_t i = 0; i < inputs; ++i)
-      if (arguments.inputs[i]) input_views[i] = held[i].open(contract_, contract_.inputs()[i], arguments.inputs[i]);
+      if (arguments.inputs[i])
+        input_views[i] = held[i].open(contract_, contract_.inputs()[i], arguments.inputs[i]);
     NumpyHost host(contract_);
     host.results.resize(outputs);
     host.given.resize(outputs);
@@ -126,7 +131,8 @@ class Kernel {
     if (count > contract_.inputs().size())
       contract_.fail("got " + std::to_string(count) + " positional arguments, expected at most " +
                      std::to_string(contract_.inputs().size()) + " (attributes are keywords)");
-    for (std::size_t i = 0; i < count; ++i) set_input(a, static_cast<int>(i), PyTuple_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)));
+    for (std::size_t i = 0; i < count; ++i)
+      set_input(a, static_cast<int>(i), PyTuple_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)));
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
       const char* name = PyUnicode_AsUTF8(key);
@@ -146,7 +152,8 @@ class Kernel {
     if (name == "out") return void(a.out = value == Py_None ? nullptr : value);
     if (const int i = contract_.input_index(name); i >= 0) return set_input(a, i, value);
     const int i = contract_.attribute_index(name);
-    if (i < 0) contract_.fail("unknown argument '" + std::string(name) + "', expected " + known_names());
+    if (i < 0)
+      contract_.fail("unknown argument '" + std::string(name) + "', expected " + known_names());
     if (value == Py_None) return;
     if (!a.attributes) a.attributes = contract_.defaults();
     const auto k = static_cast<std::size_t>(i);
@@ -167,31 +174,37 @@ class Kernel {
   std::size_t output_named(PyObject* name) const {
     const int i = PyUnicode_Check(name) ? contract_.output_index(PyUnicode_AsUTF8(name)) : -1;
     if (i < 0)
-      contract_.fail("no output is called " + nb::cast<std::string>(nb::repr(nb::handle(name))) + ", expected names of " +
-                     output_names());
+      contract_.fail("no output is called " + nb::cast<std::string>(nb::repr(nb::handle(name))) +
+                     ", expected names of " + output_names());
     return static_cast<std::size_t>(i);
   }
 
-  // outputs=("dX", "dW") asks for some; out= gives memory, and asks for what it gives unless outputs= says more.
+  // outputs=("dX", "dW") asks for some; out= gives memory, and asks for what it gives unless
+  // outputs= says more.
   void choose_outputs(const Arguments& a, NumpyHost& host, TensorView* views) const {
     if (!a.outputs) {
       for (std::size_t i = 0; i < contract_.outputs().size(); ++i) views[i].present = true;
     } else {
-      if (PyUnicode_Check(a.outputs)) views[output_named(a.outputs)].present = true;
-      else for (nb::handle name : nb::borrow(a.outputs)) views[output_named(name.ptr())].present = true;
+      if (PyUnicode_Check(a.outputs))
+        views[output_named(a.outputs)].present = true;
+      else
+        for (nb::handle name : nb::borrow(a.outputs))
+          views[output_named(name.ptr())].present = true;
     }
     if (!a.out) return;
     if (!PyDict_Check(a.out)) {
       if (contract_.outputs().size() != 1)
-        contract_.fail("out is " + std::string(Py_TYPE(a.out)->tp_name) + ", expected a dict by output name (" +
-                       output_names() + ")");
+        contract_.fail("out is " + std::string(Py_TYPE(a.out)->tp_name) +
+                       ", expected a dict by output name (" + output_names() + ")");
       host.given[0] = a.out;
       return;
     }
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(a.out, &at, &key, &value);) {
       const std::size_t i = output_named(key);
-      if (!views[i].present) contract_.fail("out is given for " + contract_.outputs()[i].name + ", which outputs leaves out");
+      if (!views[i].present)
+        contract_.fail("out is given for " + contract_.outputs()[i].name +
+                       ", which outputs leaves out");
       host.given[i] = value;
     }
   }
@@ -218,7 +231,8 @@ nb::object to_python(const Attribute& value) {
         using V = std::decay_t<decltype(v)>;
         if constexpr (std::is_same_v<V, std::monostate>) {
           return nb::none();
-        } else if constexpr (std::is_same_v<V, Integers> || std::is_same_v<V, Floats> || std::is_same_v<V, Strings>) {
+        } else if constexpr (std::is_same_v<V, Integers> || std::is_same_v<V, Floats> ||
+                             std::is_same_v<V, Strings>) {
           nb::list list;
           for (const auto& item : v) list.append(item);
           return list;
@@ -241,7 +255,8 @@ nb::dict contract_to_python(const Contract& c) {
   for (const AttributeSpec& a : c.attributes()) {
     nb::list accepted;
     for (const std::string& word : a.accepted) accepted.append(word);
-    attributes.append(nb::make_tuple(a.name, name_of(a.kind), to_python(a.initial), accepted, a.doc));
+    attributes.append(
+        nb::make_tuple(a.name, name_of(a.kind), to_python(a.initial), accepted, a.doc));
   }
   nb::dict d;
   d["name"] = c.name();
@@ -250,9 +265,11 @@ nb::dict contract_to_python(const Contract& c) {
   d["inputs"] = tensors_to_python(c.inputs());
   d["outputs"] = tensors_to_python(c.outputs());
   d["attributes"] = attributes;
-  d["accuracy"] = nb::make_tuple(explanation_of(c.accuracy().measure), c.accuracy().float32, c.accuracy().float64);
-  d["inplace"] = c.inplace_input() < 0 ? nb::object(nb::none())
-                                       : nb::object(nb::make_tuple(c.inplace_input(), c.inplace_output()));
+  d["accuracy"] = nb::make_tuple(explanation_of(c.accuracy().measure), c.accuracy().float32,
+                                 c.accuracy().float64);
+  d["inplace"] = c.inplace_input() < 0
+                     ? nb::object(nb::none())
+                     : nb::object(nb::make_tuple(c.inplace_input(), c.inplace_output()));
   return d;
 }
 

@@ -1,7 +1,7 @@
 // What comes into the NumPy host: arrays through Python's buffer protocol, and attributes.
 //
-// Written against buffers and not against array classes: a call on 16 elements then costs less than PyTorch's, and
-// anything with a buffer is taken.
+// Written against buffers and not against array classes: a call on 16 elements then costs less than
+// PyTorch's, and anything with a buffer is taken.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -18,13 +18,16 @@ namespace {
 
 PyObject* g_as_contiguous = nullptr;  // numpy.ascontiguousarray
 
-[[noreturn]] void raise_python() { throw nb::python_error(); }
+[[noreturn]] void raise_python() {
+  throw nb::python_error();
+}
 
 // ---- arrays in
 
 DType dtype_of_format(const char* format) {
   if (!format) return DType::other;
-  if (*format == '@' || *format == '=' || *format == '<') ++format;  // little-endian, as this machine
+  if (*format == '@' || *format == '=' || *format == '<')
+    ++format;  // little-endian, as this machine
   if (format[0] == '\0' || format[1] != '\0') return DType::other;
   switch (format[0]) {
     case 'f': return DType::float32;
@@ -42,13 +45,17 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(const Buffer&) = delete;
-  ~Buffer() { if (held_) PyBuffer_Release(&buffer_); }
+  ~Buffer() {
+    if (held_) PyBuffer_Release(&buffer_);
+  }
   bool acquire(PyObject* object, int flags) {
     held_ = PyObject_GetBuffer(object, &buffer_, flags) == 0;
     if (!held_) PyErr_Clear();
     return held_;
   }
-  void release() { if (held_) PyBuffer_Release(&buffer_), held_ = false; }
+  void release() {
+    if (held_) PyBuffer_Release(&buffer_), held_ = false;
+  }
   const Py_buffer& operator*() const { return buffer_; }
 
  private:
@@ -57,7 +64,8 @@ class Buffer {
 };
 
 bool aligned(const Py_buffer& b) {
-  return b.itemsize == 0 || reinterpret_cast<std::uintptr_t>(b.buf) % static_cast<std::size_t>(b.itemsize) == 0;
+  return b.itemsize == 0 ||
+         reinterpret_cast<std::uintptr_t>(b.buf) % static_cast<std::size_t>(b.itemsize) == 0;
 }
 
 // NumPy's name of an array's type; for other objects the name of their class.
@@ -87,7 +95,8 @@ struct Input {
       copy = nb::steal(PyObject_CallOneArg(g_as_contiguous, object));
       if (!copy.is_valid()) raise_python();
       if (!buffer.acquire(copy.ptr(), PyBUF_C_CONTIGUOUS | PyBUF_FORMAT))
-        contract.fail("input " + spec.name + " is of type " + Py_TYPE(object)->tp_name + ", expected an array of numbers");
+        contract.fail("input " + spec.name + " is of type " + Py_TYPE(object)->tp_name +
+                      ", expected an array of numbers");
       // ascontiguousarray makes a scalar one-dimensional
       TensorView view = view_of(*buffer);
       if (rank_of(object) == 0) view.shape = Shape();
@@ -103,10 +112,13 @@ struct Input {
     return PyLong_AsLong(ndim.ptr());
   }
   // The contract's own texts name the types it knows; for the others NumPy's name is clearer.
-  TensorView checked(const Contract& contract, const TensorSpec& spec, PyObject* array, TensorView view) {
+  TensorView checked(const Contract& contract, const TensorSpec& spec, PyObject* array,
+                     TensorView view) {
     if (view.type != DType::other) return narrowed(contract, spec, view);
     contract.fail("input " + spec.name + " is of type " + dtype_name(array) + ", expected " +
-                  (spec.type == "T" ? "float32 or float64" : spec.type == "I" ? "int32 or int64" : spec.type));
+                  (spec.type == "T"   ? "float32 or float64"
+                   : spec.type == "I" ? "int32 or int64"
+                                      : spec.type));
   }
   // Where a contract wants int32, int64 is taken when every value fits.
   TensorView narrowed(const Contract& contract, const TensorSpec& spec, TensorView view) {
@@ -136,7 +148,8 @@ std::optional<Attribute> integer_of(PyObject* o) {
   return Attribute(static_cast<std::int64_t>(value));
 }
 std::optional<Attribute> real_of(PyObject* o) {
-  if (PyBool_Check(o) || !(PyFloat_Check(o) || PyNumber_Check(o)) || PyComplex_Check(o)) return std::nullopt;
+  if (PyBool_Check(o) || !(PyFloat_Check(o) || PyNumber_Check(o)) || PyComplex_Check(o))
+    return std::nullopt;
   const double value = PyFloat_AsDouble(o);
   if (PyErr_Occurred()) return PyErr_Clear(), std::nullopt;
   return Attribute(static_cast<float>(value));
@@ -147,7 +160,8 @@ std::optional<Attribute> text_of(PyObject* o) {
   if (!text) return PyErr_Clear(), std::nullopt;
   return Attribute(std::string(text));
 }
-template <class List, class Convert> std::optional<Attribute> list_of(PyObject* o, Convert convert) {
+template <class List, class Convert>
+std::optional<Attribute> list_of(PyObject* o, Convert convert) {
   if (PyUnicode_Check(o) || PyBytes_Check(o) || !PySequence_Check(o)) return std::nullopt;
   List list;
   const Py_ssize_t size = PySequence_Size(o);
@@ -174,7 +188,8 @@ Attribute attribute_of(const Contract& contract, const AttributeSpec& spec, PyOb
     case Kind::none: break;
   }
   if (!value)
-    contract.fail(spec.name + " is " + nb::cast<std::string>(nb::repr(nb::handle(o))) + ", expected " + name_of(spec.kind));
+    contract.fail(spec.name + " is " + nb::cast<std::string>(nb::repr(nb::handle(o))) +
+                  ", expected " + name_of(spec.kind));
   return *value;
 }
 

@@ -1,4 +1,5 @@
-// The ONNX Runtime host: every operator as a custom op of domain com.microsoft, in one plain shared library.
+// The ONNX Runtime host: every operator as a custom op of domain com.microsoft, in one plain shared
+// library.
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
@@ -14,7 +15,8 @@ namespace {
 // ---- tensors
 
 ort::ElementType element_type(DType type) {
-  constexpr ort::ElementType types[] = {ort::kFloat, ort::kDouble, ort::kInt32, ort::kInt64, ort::kBool, ort::kUndefined};
+  constexpr ort::ElementType types[] = {ort::kFloat, ort::kDouble, ort::kInt32,
+                                        ort::kInt64, ort::kBool,   ort::kUndefined};
   return types[static_cast<int>(type)];
 }
 DType dtype(ort::ElementType type) {
@@ -36,7 +38,8 @@ TensorView view_of(const Contract& contract, const ort::Value* value) {
   ort::ElementType type = ort::kUndefined;
   must<ort::GetRank>(static_cast<const ort::TypeShape*>(info), &rank);
   must<ort::GetElementType>(static_cast<const ort::TypeShape*>(info), &type);
-  if (rank > kMaxRank) contract.fail("a tensor has rank " + std::to_string(rank) + ", expected at most 64");
+  if (rank > kMaxRank)
+    contract.fail("a tensor has rank " + std::to_string(rank) + ", expected at most 64");
   Dim dims[kMaxRank];
   must<ort::GetDims>(static_cast<const ort::TypeShape*>(info), dims, rank);
   view.shape = Shape(dims, static_cast<int>(rank));
@@ -84,9 +87,11 @@ class Node {
  public:
   Node(const Op& op, const ort::KernelInfo* info) : op_(op), contract_(op.contract()) {
     try {
-      for (const AttributeSpec& a : contract_.attributes()) attributes_.push_back(read_attribute(contract_, a, info));
+      for (const AttributeSpec& a : contract_.attributes())
+        attributes_.push_back(read_attribute(contract_, a, info));
       contract_.check_attributes(attributes_);
-    } catch (const ContractError& e) {  // when a node runs, the runtime adds its name; when it is created, we do
+    } catch (const ContractError&
+                 e) {  // when a node runs, the runtime adds its name; when it is created, we do
       throw ContractError(e.what() + (" (node '" + node_name(info) + "')"));
     }
     find_wanted_outputs(info);
@@ -112,7 +117,8 @@ class Node {
  private:
   static std::string node_name(const ort::KernelInfo* info) {
     std::size_t size = 0;
-    if (ort::Status* status = ort::NodeName::call(info, nullptr, &size)) ort::ReleaseStatus::call(status);
+    if (ort::Status* status = ort::NodeName::call(info, nullptr, &size))
+      ort::ReleaseStatus::call(status);
     std::string name(size, '\0');
     if (size) must<ort::NodeName>(info, name.data(), &size);
     name.resize(size ? size - 1 : 0);
@@ -126,7 +132,8 @@ class Node {
     must<ort::NodeOutputCount>(info, &count);
     for (std::size_t i = 0; i < std::min(count, wanted_.size()); ++i) {
       std::size_t size = 0;
-      if (ort::Status* status = ort::NodeOutputName::call(info, i, nullptr, &size)) ort::ReleaseStatus::call(status);
+      if (ort::Status* status = ort::NodeOutputName::call(info, i, nullptr, &size))
+        ort::ReleaseStatus::call(status);
       wanted_[i] = size > 1;  // the closing zero counts
     }
   }
@@ -144,8 +151,12 @@ struct Operator : ort::Descriptor {
   DType t, i;  // what T and I stand for in this version of the operator
 };
 
-const Operator& self(const ort::Descriptor* d) { return *static_cast<const Operator*>(d); }
-const Contract& contract_of(const ort::Descriptor* d) { return self(d).op->contract(); }
+const Operator& self(const ort::Descriptor* d) {
+  return *static_cast<const Operator*>(d);
+}
+const Contract& contract_of(const ort::Descriptor* d) {
+  return self(d).op->contract();
+}
 
 ort::ElementType type_of(const Operator& o, const TensorSpec& spec) {
   if (spec.type == "T") return element_type(o.t);
@@ -156,10 +167,12 @@ ort::ElementType type_of(const Operator& o, const TensorSpec& spec) {
 }
 
 bool has_optional_input(const Contract& c) {
-  return std::any_of(c.inputs().begin(), c.inputs().end(), [](const TensorSpec& t) { return t.optional; });
+  return std::any_of(c.inputs().begin(), c.inputs().end(),
+                     [](const TensorSpec& t) { return t.optional; });
 }
 
-// ---- in-place hints. The runtime does not say which operator it asks about, so there is a function per pair.
+// ---- in-place hints. The runtime does not say which operator it asks about, so there is a
+// function per pair.
 
 template <int Input, int Output> std::size_t ORT_CALL inplace_pair(int** inputs, int** outputs) {
   *inputs = static_cast<int*>(std::malloc(sizeof(int)));
@@ -168,11 +181,14 @@ template <int Input, int Output> std::size_t ORT_CALL inplace_pair(int** inputs,
   **inputs = Input, **outputs = Output;
   return 1;
 }
-void ORT_CALL inplace_free(int* inputs, int* outputs) { std::free(inputs), std::free(outputs); }
+void ORT_CALL inplace_free(int* inputs, int* outputs) {
+  std::free(inputs), std::free(outputs);
+}
 
 using InplaceFunction = std::size_t(ORT_CALL*)(int**, int**);
 InplaceFunction inplace_function(const Contract& c) {
-  constexpr InplaceFunction first_output[] = {&inplace_pair<0, 0>, &inplace_pair<1, 0>, &inplace_pair<2, 0>};
+  constexpr InplaceFunction first_output[] = {&inplace_pair<0, 0>, &inplace_pair<1, 0>,
+                                              &inplace_pair<2, 0>};
   const int in = c.inplace_input();
   return in >= 0 && in < 3 && c.inplace_output() == 0 ? first_output[in] : nullptr;
 }
@@ -185,8 +201,12 @@ Operator describe(const Op& op, DType t, DType i) {
   o.provider = [](const ort::Descriptor*) -> const char* { return nullptr; };
   o.input_count = [](const ort::Descriptor* d) { return contract_of(d).inputs().size(); };
   o.output_count = [](const ort::Descriptor* d) { return contract_of(d).outputs().size(); };
-  o.input_type = [](const ort::Descriptor* d, std::size_t k) { return type_of(self(d), contract_of(d).inputs()[k]); };
-  o.output_type = [](const ort::Descriptor* d, std::size_t k) { return type_of(self(d), contract_of(d).outputs()[k]); };
+  o.input_type = [](const ort::Descriptor* d, std::size_t k) {
+    return type_of(self(d), contract_of(d).inputs()[k]);
+  };
+  o.output_type = [](const ort::Descriptor* d, std::size_t k) {
+    return type_of(self(d), contract_of(d).outputs()[k]);
+  };
   o.input_presence = [](const ort::Descriptor* d, std::size_t k) {
     return contract_of(d).inputs()[k].optional ? ort::kOptional : ort::kRequired;
   };
@@ -211,16 +231,19 @@ Operator describe(const Op& op, DType t, DType i) {
     o.infer = [](const ort::Descriptor* d, ort::InferContext* context) {
       return guarded([&] { infer_shapes(contract_of(d), context); });
     };
-  if (const InplaceFunction f = inplace_function(op.contract())) o.inplace = f, o.inplace_free = inplace_free;
+  if (const InplaceFunction f = inplace_function(op.contract()))
+    o.inplace = f, o.inplace_free = inplace_free;
   return o;
 }
 
 bool uses(const Contract& c, const char* variable) {
   const auto is = [&](const TensorSpec& t) { return t.type == variable; };
-  return std::any_of(c.inputs().begin(), c.inputs().end(), is) || std::any_of(c.outputs().begin(), c.outputs().end(), is);
+  return std::any_of(c.inputs().begin(), c.inputs().end(), is) ||
+         std::any_of(c.outputs().begin(), c.outputs().end(), is);
 }
 
-// One descriptor per operator and types. They live as long as the process: sessions keep pointers to them.
+// One descriptor per operator and types. They live as long as the process: sessions keep pointers
+// to them.
 ort::Domain* make_domain() {
   static std::deque<Operator> operators;
   ort::Domain* domain = nullptr;
@@ -247,7 +270,8 @@ std::uint32_t minor_version(const char* text) {
 }  // namespace onnxgrad
 
 // ONNX Runtime calls this when the library is registered with a session's options.
-extern "C" ORT_EXPORT ort::Status* ORT_CALL RegisterCustomOps(ort::SessionOptions* options, const ort::ApiBase* base) {
+extern "C" ORT_EXPORT ort::Status* ORT_CALL RegisterCustomOps(ort::SessionOptions* options,
+                                                              const ort::ApiBase* base) {
   using namespace onnxgrad;
   static std::once_flag once;
   static ort::Domain* domain = nullptr;

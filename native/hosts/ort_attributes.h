@@ -55,7 +55,8 @@ Attribute read_list(const Contract& c, const AttributeSpec& a, const ort::Kernel
   return list;
 }
 
-Attribute read_text(const Contract& c, const AttributeSpec& a, const char* name, const ort::KernelInfo* info) {
+Attribute read_text(const Contract& c, const AttributeSpec& a, const char* name,
+                    const ort::KernelInfo* info) {
   std::size_t size = 0;
   if (!present(c, a, ort::GetText::call(info, name, nullptr, &size))) return a.initial;
   std::string text(size, '\0');
@@ -74,8 +75,9 @@ Strings split(const std::string& text) {
   return words;
 }
 
-// Runtimes before 1.25 cannot hand a list of strings to a custom op. Graphs made by onnxgrad carry the list a second
-// time, as one string `<name>_text` with commas; a node with the list alone is refused there, never misread.
+// Runtimes before 1.25 cannot hand a list of strings to a custom op. Graphs made by onnxgrad carry
+// the list a second time, as one string `<name>_text` with commas; a node with the list alone is
+// refused there, never misread.
 Attribute read_texts(const Contract& c, const AttributeSpec& a, const ort::KernelInfo* info) {
   const std::string joined = a.name + "_text";
   const Attribute text = read_text(c, a, joined.c_str(), info);
@@ -85,13 +87,16 @@ Attribute read_texts(const Contract& c, const AttributeSpec& a, const ort::Kerne
     must<ort::DefaultAllocator>(&allocator);
     char** words = nullptr;
     std::size_t size = 0;
-    if (!present(c, a, ort::GetTexts::call(info, a.name.c_str(), allocator, &words, &size))) return a.initial;
+    if (!present(c, a, ort::GetTexts::call(info, a.name.c_str(), allocator, &words, &size)))
+      return a.initial;
     Strings list(words, words + size);
-    for (std::size_t i = 0; i < size; ++i) must<ort::AllocatorFree>(allocator, static_cast<void*>(words[i]));
+    for (std::size_t i = 0; i < size; ++i)
+      must<ort::AllocatorFree>(allocator, static_cast<void*>(words[i]));
     must<ort::AllocatorFree>(allocator, static_cast<void*>(words));
     return list;
   }
-  std::size_t size = 0;  // read as floats, a list of strings looks empty; only its absence is reported
+  std::size_t size =
+      0;  // read as floats, a list of strings looks empty; only its absence is reported
   if (!present(c, a, ort::GetFloats::call(info, a.name.c_str(), nullptr, &size))) return a.initial;
   c.fail(a.name + " cannot be read from this onnxruntime (1." + std::to_string(g_level) +
          "), expected onnxruntime 1.25 or newer, or the same list as one string in " + joined);
@@ -101,11 +106,13 @@ Attribute read_attribute(const Contract& c, const AttributeSpec& a, const ort::K
   switch (a.kind) {
     case Kind::integer: {
       std::int64_t value = 0;
-      return present(c, a, ort::GetInteger::call(info, a.name.c_str(), &value)) ? Attribute(value) : a.initial;
+      return present(c, a, ort::GetInteger::call(info, a.name.c_str(), &value)) ? Attribute(value)
+                                                                                : a.initial;
     }
     case Kind::real: {
       float value = 0;
-      return present(c, a, ort::GetFloat::call(info, a.name.c_str(), &value)) ? Attribute(value) : a.initial;
+      return present(c, a, ort::GetFloat::call(info, a.name.c_str(), &value)) ? Attribute(value)
+                                                                              : a.initial;
     }
     case Kind::text: return read_text(c, a, a.name.c_str(), info);
     case Kind::integers: return read_list<ort::GetIntegers, Integers>(c, a, info);

@@ -4,8 +4,9 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& bias_fast_gelu_grad_dx_contract() {
-  static const Contract c = bias_gelu_contract("BiasFastGeluGrad_dX", "Gradient of BiasFastGelu, FastGelu(X + B), for X.",
-                                               "dX = FastGeluGrad(dY, X + B)");
+  static const Contract c =
+      bias_gelu_contract("BiasFastGeluGrad_dX", "Gradient of BiasFastGelu, FastGelu(X + B), for X.",
+                         "dX = FastGeluGrad(dY, X + B)");
   return c;
 }
 

@@ -27,13 +27,16 @@ template <class T, class F> void bias_pointwise(Call& call, F derivative) {
   const Dim group = width ? (kPointwiseGrain + width - 1) / width : 1;  // rows per piece
   const bool streamed = 3 * dx.size() * Dim(sizeof(T)) > kStreamBytes;
   call.parallel_for(blocks * ((rows + group - 1) / group), [&](Dim piece) {
-    const Dim from = piece % blocks * width, count = from + width < channels ? width : channels - from;
+    const Dim from = piece % blocks * width,
+              count = from + width < channels ? width : channels - from;
     const Dim first = piece / blocks * group, last = first + group < rows ? first + group : rows;
     for (Dim row = first; row < last; ++row) {
-      const T *dy_row = dy.data() + row * channels + from, *x_row = x.data() + row * channels + from;
+      const T *dy_row = dy.data() + row * channels + from,
+              *x_row = x.data() + row * channels + from;
       const T* b_row = b.data() + from;
       fill<T>(dx.part(row * channels + from, count), streamed, [&](Dim i, Dim n) ONNXGRAD_LAMBDA {
-        return load_some<T>(dy_row + i, n) * derivative(load_some<T>(x_row + i, n) + load_some<T>(b_row + i, n));
+        return load_some<T>(dy_row + i, n) *
+               derivative(load_some<T>(x_row + i, n) + load_some<T>(b_row + i, n));
       });
     }
     stream_done();

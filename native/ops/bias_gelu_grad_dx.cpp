@@ -4,8 +4,8 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& bias_gelu_grad_dx_contract() {
-  static const Contract c = bias_gelu_contract("BiasGeluGrad_dX", "Gradient of BiasGelu, Gelu(X + B), for X.",
-                                               "dX = GeluGrad(dY, X + B)");
+  static const Contract c = bias_gelu_contract(
+      "BiasGeluGrad_dX", "Gradient of BiasGelu, Gelu(X + B), for X.", "dX = GeluGrad(dY, X + B)");
   return c;
 }
 

@@ -1,20 +1,29 @@
-// How the algorithms cut images into pieces, and how a piece with its zero borders gets into working memory.
+// How the algorithms cut images into pieces, and how a piece with its zero borders gets into
+// working memory.
 #pragma once
-#include <cstring>
-
 #include "core/gemm.h"
 #include "core/workspace.h"
 #include "ops/conv_grad_shape.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-inline Dim ceil_div(Dim a, Dim b) { return (a + b - 1) / b; }
-inline Dim smaller(Dim a, Dim b) { return a < b ? a : b; }
-inline Dim larger(Dim a, Dim b) { return a > b ? a : b; }
-inline Dim clamp(Dim x, Dim low, Dim high) { return smaller(larger(x, low), high); }
+inline Dim ceil_div(Dim a, Dim b) {
+  return (a + b - 1) / b;
+}
+inline Dim smaller(Dim a, Dim b) {
+  return a < b ? a : b;
+}
+inline Dim larger(Dim a, Dim b) {
+  return a > b ? a : b;
+}
+inline Dim clamp(Dim x, Dim low, Dim high) {
+  return smaller(larger(x, low), high);
+}
 
 // Pieces of nearly equal size instead of full ones and a small rest.
-inline Dim even_piece(Dim total, Dim most) { return total <= 0 ? 1 : ceil_div(total, ceil_div(total, larger(most, 1))); }
+inline Dim even_piece(Dim total, Dim most) {
+  return total <= 0 ? 1 : ceil_div(total, ceil_div(total, larger(most, 1)));
+}
 
 // One algorithm for dX, planned for one shape.
 template <class T> class InputGradient {
@@ -24,7 +33,8 @@ template <class T> class InputGradient {
   virtual void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) = 0;
 };
 
-// One algorithm for dW, planned for one shape. Some sum dY for dBias on the way, which saves reading it once more.
+// One algorithm for dW, planned for one shape. Some sum dY for dBias on the way, which saves
+// reading it once more.
 template <class T> class FilterGradient {
  public:
   virtual ~FilterGradient() = default;
@@ -49,7 +59,8 @@ template <class T> void add_column_sums(const T* packed, Dim depth, Dim columns,
   for (Dim first = 0; first < columns; first += lanes<T>) {
     const T* from = packed + first / kPanel<T> * depth * kPanel<T> + first % kPanel<T>;
     Vec<T> even{}, odd{};
-    for (Dim k = 0; k + 1 < depth; k += 2) even += load<T>(from + k * kPanel<T>), odd += load<T>(from + (k + 1) * kPanel<T>);
+    for (Dim k = 0; k + 1 < depth; k += 2)
+      even += load<T>(from + k * kPanel<T>), odd += load<T>(from + (k + 1) * kPanel<T>);
     if (depth % 2) even += load<T>(from + (depth - 1) * kPanel<T>);
     T total[lanes<T>];
     store<T>(total, even + odd);
@@ -63,8 +74,8 @@ struct Block {
   Dim pixels() const { return images * size[0] * size[1] * size[2]; }
 };
 
-// Images × grid, cut into blocks of at most `most` pixels: several whole images, else slabs, else rows, else parts
-// of a row.
+// Images × grid, cut into blocks of at most `most` pixels: several whole images, else slabs, else
+// rows, else parts of a row.
 class Blocks {
  public:
   Blocks(Dim images, const Dim (&grid)[3], Dim most) : images_(images) {
@@ -72,7 +83,8 @@ class Blocks {
     for (int a = 2; a >= 0; --a) {
       grid_[a] = grid[a];
       size_[a] = even_piece(grid[a], most / per_step);
-      per_step = size_[a] == grid[a] ? per_step * larger(grid[a], 1) : larger(most, 1);  // cut here: 1 of each outer dim
+      per_step = size_[a] == grid[a] ? per_step * larger(grid[a], 1)
+                                     : larger(most, 1);  // cut here: 1 of each outer dim
       pieces_[a] = grid[a] > 0 ? ceil_div(grid[a], size_[a]) : 0;
     }
     together_ = even_piece(images, most / per_step);
@@ -96,11 +108,13 @@ class Blocks {
   Dim images_, together_, grid_[3], size_[3], pieces_[3];
 };
 
-// body(first, length, image, d, h, w) for each run of pixels of a block that are neighbours in memory, when the
-// grid itself is what lies in memory; `first` counts the pixels of the block.
+// body(first, length, image, d, h, w) for each run of pixels of a block that are neighbours in
+// memory, when the grid itself is what lies in memory; `first` counts the pixels of the block.
 template <class F> void for_runs(const Block& b, const Dim (&grid)[3], F&& body) {
   const bool whole_rows = b.size[2] == grid[2], whole_slabs = whole_rows && b.size[1] == grid[1];
-  const Dim length = whole_slabs ? b.size[0] * grid[1] * grid[2] : whole_rows ? b.size[1] * grid[2] : b.size[2];
+  const Dim length = whole_slabs  ? b.size[0] * grid[1] * grid[2]
+                     : whole_rows ? b.size[1] * grid[2]
+                                  : b.size[2];
   const Dim slabs = whole_slabs ? 1 : b.size[0], rows = whole_rows ? 1 : b.size[1];
   Dim first = 0;
   for (Dim n = 0; n < b.images; ++n)
@@ -113,8 +127,8 @@ template <class F> void for_runs(const Block& b, const Dim (&grid)[3], F&& body)
 struct Box {
   Dim size[3], row, slab, plane;  // row, slab, plane: elements from one to the next
 
-  // Planes lie an odd number of cache lines apart: the same pixel of many channels is read in one go, and would
-  // otherwise fall into few sets of the cache.
+  // Planes lie an odd number of cache lines apart: the same pixel of many channels is read in one
+  // go, and would otherwise fall into few sets of the cache.
   template <class T> static Box of(const Dim (&size)[3]) {
     constexpr Dim line = 64 / Dim(sizeof(T));
     Box b{{size[0], size[1], size[2]}, size[2], size[1] * size[2], 0};
@@ -123,24 +137,32 @@ struct Box {
   }
 };
 
-// The part of a plane that begins at `origin` (which may lie outside), with zeros where there is no plane.
-template <class T>
-void copy_box(const T* plane, const Dim (&dims)[3], const Dim (&origin)[3], const Dim (&size)[3], const Box& box, T* out) {
-  const Dim left = clamp(-origin[2], 0, size[2]);
-  const Dim copied = larger(smaller(size[2], dims[2] - origin[2]) - left, 0), right = size[2] - left - copied;
-  const auto bytes = [](Dim count) { return static_cast<std::size_t>(count) * sizeof(T); };
+// Columns [x, x + lanes) of a row, read as if zeros stood before and after it; `inside` says that
+// none are needed.
+template <bool inside, class T>
+ONNXGRAD_INLINE Vec<T> load_bordered(const T* row, Dim width, Dim x) {
+  if constexpr (inside) return load<T>(row + x);
+  return load_between<T>(row + x, clamp(-x, 0, lanes<T>), clamp(width - x, 0, lanes<T>));
+}
+
+// The part of a plane that begins at `origin` (which may lie outside), with zeros where there is no
+// plane.
+template <class T> void copy_box(const T* plane, const Dim (&dims)[3], const Dim (&origin)[3],
+                                 const Dim (&size)[3], const Box& box, T* out) {
   for (Dim d = 0; d < size[0]; ++d)
     for (Dim h = 0; h < size[1]; ++h) {
-      T* row = out + d * box.slab + h * box.row;
+      T* to = out + d * box.slab + h * box.row;
       const Dim from_d = origin[0] + d, from_h = origin[1] + h;
-      if (from_d < 0 || from_d >= dims[0] || from_h < 0 || from_h >= dims[1]) {
-        std::memset(row, 0, bytes(size[2]));
-        continue;
+      const bool outside = from_d < 0 || from_d >= dims[0] || from_h < 0 || from_h >= dims[1];
+      const T* from = outside ? plane : plane + (from_d * dims[1] + from_h) * dims[2];
+      const Dim width = outside ? 0 : dims[2];
+      for (Dim i = 0; i < size[2]; i += lanes<T>) {
+        const Dim x = origin[2] + i;
+        const bool inside = x >= 0 && x + lanes<T> <= width;
+        const Vec<T> v =
+            inside ? load_bordered<true>(from, width, x) : load_bordered<false>(from, width, x);
+        store_some<T>(to + i, v, smaller(lanes<T>, size[2] - i));
       }
-      std::memset(row, 0, bytes(left));
-      if (copied > 0)
-        std::memcpy(row + left, plane + (from_d * dims[1] + from_h) * dims[2] + origin[2] + left, bytes(copied));
-      std::memset(row + left + copied, 0, bytes(right));
     }
 }
 

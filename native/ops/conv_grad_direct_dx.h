@@ -1,10 +1,11 @@
 // dX as an implicit matrix product: nothing is unrolled into memory.
 //
-//   dX[pixel][c] = Σ_k A[pixel][k] · B[k][c],   k = (m, tap),   A[pixel][(m, tap)] = dY[m][pixel + shift(tap)]
+//   dX[pixel][c] = Σ_k A[pixel][k] · B[k][c],   k = (m, tap),   A[pixel][(m, tap)] = dY[m][pixel +
+//   shift(tap)]
 //
-// With stride s, the pixels i = r (mod s) of each residue r meet the same taps, and dY at pixel (i − r)/s plus a
-// shift that depends on the tap alone: each residue is a convolution of its own, a "phase", with stride 1. A phase
-// that no tap reaches has gradient 0.
+// With stride s, the pixels i = r (mod s) of each residue r meet the same taps, and dY at pixel (i
+// − r)/s plus a shift that depends on the tap alone: each residue is a convolution of its own, a
+// "phase", with stride 1. A phase that no tap reaches has gradient 0.
 #pragma once
 #include <vector>
 
@@ -16,16 +17,19 @@ struct Phase {
   Dim first[3], count[3];  // pixels first + stride·q, q < count, along each axis
   Dim low[3], span[3];     // shifts run from low to low + span
   struct Tap {
-    Dim index, shift[3];   // in W; shift counted from low
+    Dim index, shift[3];  // in W; shift counted from low
   };
   std::vector<Tap> taps;
-  Dim weights_at = 0;      // where its packed weights begin, of one group
+  Dim weights_at = 0;  // where its packed weights begin, of one group
 };
 
 namespace detail {
 
-// The taps k of one axis that residue r meets: r + pad − k·dilation divisible by the stride. Shift: the quotient.
-struct AxisTap { Dim tap, shift; };
+// The taps k of one axis that residue r meets: r + pad − k·dilation divisible by the stride. Shift:
+// the quotient.
+struct AxisTap {
+  Dim tap, shift;
+};
 inline std::vector<AxisTap> axis_taps(const Geometry& g, int a, Dim r) {
   std::vector<AxisTap> taps;
   for (Dim k = 0; k < g.kernel[a]; ++k) {
@@ -52,8 +56,9 @@ inline Phase make_phase(const Geometry& g, const Dim (&residue)[3]) {
   for (const AxisTap& d : taps[0])
     for (const AxisTap& h : taps[1])
       for (const AxisTap& w : taps[2])
-        phase.taps.push_back({(d.tap * g.kernel[1] + h.tap) * g.kernel[2] + w.tap,
-                              {d.shift - phase.low[0], h.shift - phase.low[1], w.shift - phase.low[2]}});
+        phase.taps.push_back(
+            {(d.tap * g.kernel[1] + h.tap) * g.kernel[2] + w.tap,
+             {d.shift - phase.low[0], h.shift - phase.low[1], w.shift - phase.low[2]}});
   return phase;
 }
 
@@ -64,9 +69,28 @@ inline std::vector<Phase> phases_of(const Geometry& g) {
   Dim r[3];
   for (r[0] = 0; r[0] < smaller(g.stride[0], g.in[0]); ++r[0])
     for (r[1] = 0; r[1] < smaller(g.stride[1], g.in[1]); ++r[1])
-      for (r[2] = 0; r[2] < smaller(g.stride[2], g.in[2]); ++r[2]) phases.push_back(detail::make_phase(g, r));
+      for (r[2] = 0; r[2] < smaller(g.stride[2], g.in[2]); ++r[2])
+        phases.push_back(detail::make_phase(g, r));
   return phases;
 }
+
+// The phase that task `index` belongs to, and its number there. Phases with equally many tasks take
+// turns: those of one block read the same part of dY and write into the same cache lines of dX,
+// which are then still near.
+template <class Work> struct TaskOfPhase {
+  const Work* work;
+  Dim index;
+  TaskOfPhase(const std::vector<Work>& works, Dim tasks, Dim task) {
+    const Dim phases = Dim(works.size()), each = tasks / phases;
+    bool alike = tasks % phases == 0;
+    for (Dim i = 0; i < phases; ++i) alike = alike && works[std::size_t(i)].first_task == i * each;
+    Dim phase = phases - 1;
+    while (!alike && works[std::size_t(phase)].first_task > task) --phase;
+    if (alike) phase = task % phases;
+    work = &works[std::size_t(phase)];
+    index = alike ? task / phases : task - work->first_task;
+  }
+};
 
 template <class T> class DirectDx : public InputGradient<T> {
  public:
@@ -80,8 +104,11 @@ template <class T> class DirectDx : public InputGradient<T> {
     shared_weights_ = s.groups * group_weights_ * Dim(sizeof(T)) <= kWorkspaceBytes / 2;
     Dim scratch = 0;
     for (const Phase& phase : phases_) {
-      const Dim whole = s.images * phase.count[0] * phase.count[1] * phase.count[2] * s.groups * panel_groups_;
-      works_.push_back({phase, Blocks(s.images, phase.count, clamp(whole / 16, kLeastPixels, kMostPixels)), tasks_});
+      const Dim whole =
+          s.images * phase.count[0] * phase.count[1] * phase.count[2] * s.groups * panel_groups_;
+      works_.push_back(
+          {phase, Blocks(s.images, phase.count, clamp(whole / 16, kLeastPixels, most_pixels())),
+           tasks_});
       tasks_ += s.groups * panel_groups_ * works_.back().blocks.count();
       Carver counter(nullptr);
       Task(*this, works_.back(), counter);
@@ -96,22 +123,31 @@ template <class T> class DirectDx : public InputGradient<T> {
     space_.open();
     dy_ = dy, w_ = w, dx_ = dx;
     if (shared_weights_) pack_all_weights(call);
-    call.parallel_for(tasks_, [&](Dim index) {
-      std::size_t at = works_.size() - 1;
-      while (works_[at].first_task > index) --at;
-      const Work& work = works_[at];
-      index -= work.first_task;
+    call.parallel_for(tasks_, [&](Dim number) {
+      const TaskOfPhase<Work> found(works_, tasks_, number);
+      const Work& work = *found.work;
+      const Dim index = found.index;
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
       Task task(*this, work, carver);
-      task.run(index / panel_groups_ / work.blocks.count(), work.blocks[index / panel_groups_ % work.blocks.count()],
+      task.run(index / panel_groups_ / work.blocks.count(),
+               work.blocks[index / panel_groups_ % work.blocks.count()],
                index % panel_groups_ * kPanelsPerTask);
     });
   }
 
  private:
-  static constexpr Dim kPanelsPerTask = 4;                   // sums of a task stay in the second-level cache
-  static constexpr Dim kLeastPixels = 60, kMostPixels = 480;  // per block; multiples of every tile height
+  static constexpr Dim kPanelsPerTask = 4;
+  static constexpr Dim kLeastPixels = 60;
+  static constexpr Dim kSumBytes = Dim(256)
+                                   << 10;  // the sums of a task stay in the second-level cache
+
+  Dim sums_pitch() const {
+    return smaller(ceil_div(s_.channels, lanes<T>) * lanes<T>, kPanelsPerTask * kPanel<T>) +
+           lanes<T>;
+  }
+  // Few channels leave room for more pixels, which then share their borders.
+  Dim most_pixels() const { return clamp(kSumBytes / (sums_pitch() * Dim(sizeof(T))), 480, 2048); }
 
   struct Work {
     const Phase& phase;
@@ -119,10 +155,13 @@ template <class T> class DirectDx : public InputGradient<T> {
     Dim first_task;
   };
 
-  // Filters whose taps make up one block of depth, and whose copies (`bytes` each) stay in the cache.
+  // Filters whose taps make up one block of depth, and whose copies (`bytes` each) stay in the
+  // cache.
   static Dim filters_together(const ConvShape& s, const Phase& phase, Dim bytes) {
     const Dim taps = Dim(phase.taps.size());
-    return taps ? even_piece(s.filters, larger(smaller(kDepthBlock<T> / taps, (Dim(2) << 20) / bytes), 1)) : 1;
+    return taps ? even_piece(s.filters,
+                             larger(smaller(kDepthBlock<T> / taps, (Dim(2) << 20) / bytes), 1))
+                : 1;
   }
 
   // The working memory of one task, and the task itself.
@@ -134,19 +173,22 @@ template <class T> class DirectDx : public InputGradient<T> {
       for (int a = 0; a < 3; ++a) size[a] = most.size[a] + phase_.span[a];
       box_ = Box::of<T>(size);
       together_ = filters_together(all.s_, phase_, most.images * box_.plane * Dim(sizeof(T)));
-      pitch_ = smaller(all.panels_, kPanelsPerTask) * kPanel<T> + lanes<T>;
+      pitch_ = all.sums_pitch();
       rows_ = carver.take<const T*>(most.pixels());
       offsets_ = carver.take<std::int32_t>(together_ * Dim(phase_.taps.size()));
       sums_ = carver.take<T>(most.pixels() * pitch_);
       dy_ = carver.take<T>(most.images * together_ * box_.plane);
       run_ = carver.take<T>(most.size[2] * pitch_);
-      packed_ = carver.take<T>(all.shared_weights_ ? 0 : together_ * Dim(phase_.taps.size()) * kPanel<T> * kPanelsPerTask);
+      packed_ = carver.take<T>(all.shared_weights_ ? 0
+                                                   : together_ * Dim(phase_.taps.size()) *
+                                                         kPanel<T> * kPanelsPerTask);
     }
 
     // Channels of panels [panel, panel + kPanelsPerTask) of one group, at the pixels of one block.
     void run(Dim group, const Block& block, Dim panel) {
       set_addresses(block);
-      const Dim taps = Dim(phase_.taps.size()), panel_end = smaller(panel + kPanelsPerTask, all_.panels_);
+      const Dim taps = Dim(phase_.taps.size()),
+                panel_end = smaller(panel + kPanelsPerTask, all_.panels_);
       const Dim filters = all_.s_.filters;
       if (taps == 0 || filters == 0) std::fill(sums_, sums_ + block.pixels() * pitch_, T(0));
       for (Dim m = 0; m < filters && taps > 0; m += together_) {
@@ -180,22 +222,26 @@ template <class T> class DirectDx : public InputGradient<T> {
       i = 0;
       for (Dim m = 0; m < together_; ++m)
         for (const Phase::Tap& t : phase_.taps)
-          offsets_[i++] = std::int32_t(m * box_.plane + t.shift[0] * box_.slab + t.shift[1] * box_.row + t.shift[2]);
+          offsets_[i++] = std::int32_t(m * box_.plane + t.shift[0] * box_.slab +
+                                       t.shift[1] * box_.row + t.shift[2]);
     }
 
     void copy_dy(Dim group, const Block& b, Dim m, Dim count) {
       Dim origin[3], size[3];
-      for (int a = 0; a < 3; ++a) origin[a] = b.at[a] + phase_.low[a], size[a] = b.size[a] + phase_.span[a];
+      for (int a = 0; a < 3; ++a)
+        origin[a] = b.at[a] + phase_.low[a], size[a] = b.size[a] + phase_.span[a];
       const Dim plane = all_.g_.out[0] * all_.g_.out[1] * all_.g_.out[2];
       for (Dim n = 0; n < b.images; ++n)
         for (Dim j = 0; j < count; ++j) {
           const Dim filter = ((b.image + n) * all_.s_.groups + group) * all_.s_.filters + m + j;
-          copy_box(all_.dy_.data() + filter * plane, all_.g_.out, origin, size, box_, dy_ + (n * together_ + j) * box_.plane);
+          copy_box(all_.dy_.data() + filter * plane, all_.g_.out, origin, size, box_,
+                   dy_ + (n * together_ + j) * box_.plane);
         }
     }
 
     const T* packed_panel(Dim group, Dim panel, Dim m, Dim count) {
-      if (all_.shared_weights_) return all_.packed_panel(phase_, group, panel) + m * Dim(phase_.taps.size()) * kPanel<T>;
+      if (all_.shared_weights_)
+        return all_.packed_panel(phase_, group, panel) + m * Dim(phase_.taps.size()) * kPanel<T>;
       all_.pack_weights(phase_, group, panel, m, count, packed_);
       return packed_;
     }
@@ -206,9 +252,10 @@ template <class T> class DirectDx : public InputGradient<T> {
       const Dim plane = g.in[0] * g.in[1] * g.in[2], first = panel * kPanel<T>;
       const Dim channels = smaller(all_.s_.channels - first, kPanelsPerTask * kPanel<T>);
       const auto address = [&](Dim n, Dim d, Dim h, Dim w) {
-        const Dim row = (phase_.first[0] + d * g.stride[0]) * g.in[1] + phase_.first[1] + h * g.stride[1];
-        return all_.dx_.data() + ((n * all_.s_.groups + group) * all_.s_.channels + first) * plane + row * g.in[2] +
-               phase_.first[2] + w * g.stride[2];
+        const Dim row =
+            (phase_.first[0] + d * g.stride[0]) * g.in[1] + phase_.first[1] + h * g.stride[1];
+        return all_.dx_.data() + ((n * all_.s_.groups + group) * all_.s_.channels + first) * plane +
+               row * g.in[2] + phase_.first[2] + w * g.stride[2];
       };
       if (g.stride[0] == 1 && g.stride[1] == 1 && g.stride[2] == 1)
         return for_runs(b, g.in, [&](Dim i, Dim length, Dim n, Dim d, Dim h, Dim w) {
@@ -221,7 +268,8 @@ template <class T> class DirectDx : public InputGradient<T> {
             transpose(sums_ + i * pitch_, pitch_, b.size[2], channels, run_, b.size[2]);
             T* row = address(b.image + n, b.at[0] + d, b.at[1] + h, b.at[2]);
             for (Dim c = 0; c < channels; ++c)
-              for (Dim w = 0; w < b.size[2]; ++w) row[c * plane + w * g.stride[2]] = run_[c * b.size[2] + w];
+              for (Dim w = 0; w < b.size[2]; ++w)
+                row[c * plane + w * g.stride[2]] = run_[c * b.size[2] + w];
           }
     }
 
@@ -251,7 +299,8 @@ template <class T> class DirectDx : public InputGradient<T> {
       }
       for (Dim t = 0; t < taps; ++t)
         for (Dim j = 0; j < kPanel<T>; ++j)
-          out[t * kPanel<T> + j] = j < width ? from[j * all_taps + phase.taps[std::size_t(t)].index] : T(0);
+          out[t * kPanel<T> + j] =
+              j < width ? from[j * all_taps + phase.taps[std::size_t(t)].index] : T(0);
     }
   }
 

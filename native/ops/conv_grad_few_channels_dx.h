@@ -1,10 +1,11 @@
-// dX for up to four channels per group (a first layer, a depthwise convolution): registers hold neighbouring pixels,
-// because there are not enough channels to fill one.
+// dX for up to four channels per group (a first layer, a depthwise convolution): registers hold
+// neighbouring pixels, because there are not enough channels to fill one.
 //
-//   dX[c][pixel] = Σ_k A[c][k] · B[k][pixel],   k = (m, tap),   B[(m, tap)][pixel] = dY[m][pixel + shift(tap)]
+//   dX[c][pixel] = Σ_k A[c][k] · B[k][pixel],   k = (m, tap),   B[(m, tap)][pixel] = dY[m][pixel +
+//   shift(tap)]
 //
-// in phases, as in conv_grad_direct_dx.h. B is read in place from a copy of dY with zero borders. A register may
-// run over the end of a row into the border: those sums are computed and thrown away.
+// in phases, as in conv_grad_direct_dx.h. B is read in place from a copy of dY with zero borders. A
+// register may run over the end of a row into the border: those sums are computed and thrown away.
 #pragma once
 #include "ops/conv_grad_direct_dx.h"
 
@@ -13,8 +14,8 @@ namespace onnxgrad::ONNXGRAD_ISA {
 constexpr Dim kFewChannels = 4;
 
 // C[R][V registers] (+)= A · B,  A[i][k] = a[k·R + i],  B[k][j] = b[offsets[k] + j].
-template <int R, int V, class T>
-void add_gathered(const T* a, const std::int32_t* offsets, Dim depth, const T* b, T* c, Dim c_pitch) {
+template <int R, int V, class T> void add_gathered(const T* a, const std::int32_t* offsets,
+                                                   Dim depth, const T* b, T* c, Dim c_pitch) {
   Vec<T> sum[R][V];
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
@@ -49,7 +50,8 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
     for (const Phase& phase : phases_) {
       const Blocks blocks(1, phase.count, kMostPixels);
       const Dim pixels = larger(blocks.largest().pixels(), 1);
-      const Dim together = clamp(kMostPixels / pixels, 1, ceil_div(s.images * s.groups, 16));  // small planes: several
+      const Dim together = clamp(kMostPixels / pixels, 1,
+                                 ceil_div(s.images * s.groups, 16));  // small planes: several
       works_.push_back({phase, blocks, together, tasks_});
       tasks_ += blocks.count() * ceil_div(s.images * s.groups, together);
       Carver counter(nullptr);
@@ -68,11 +70,10 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
       for (Dim group = begin; group < end; ++group)
         for (const Phase& phase : phases_) pack_weights(phase, group);
     });
-    call.parallel_for(tasks_, [&](Dim index) {
-      std::size_t at = works_.size() - 1;
-      while (works_[at].first_task > index) --at;
-      const Work& work = works_[at];
-      index -= work.first_task;
+    call.parallel_for(tasks_, [&](Dim number) {
+      const TaskOfPhase<Work> found(works_, tasks_, number);
+      const Work& work = *found.work;
+      const Dim index = found.index;
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
       Task task(*this, work, carver);
@@ -122,7 +123,8 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
     void run(Dim image, Dim group, const Block& b) {
       const Dim taps = Dim(phase_.taps.size());
       std::fill(sums_, sums_ + all_.s_.channels * pitch_, T(0));
-      const T* weights = all_.space_[all_.weights_].data() + group * all_.group_weights_ + phase_.weights_at;
+      const T* weights =
+          all_.space_[all_.weights_].data() + group * all_.group_weights_ + phase_.weights_at;
       for (Dim m = 0; m < all_.s_.filters && taps > 0; m += filters_) {
         const Dim count = smaller(filters_, all_.s_.filters - m);
         copy_dy(image, group, b, m, count);
@@ -139,15 +141,18 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
       std::int32_t* to = offsets_;
       for (Dim m = 0; m < filters_; ++m)
         for (const Phase::Tap& t : phase_.taps)
-          *to++ = std::int32_t(m * box_.plane + t.shift[0] * box_.slab + t.shift[1] * box_.row + t.shift[2]);
+          *to++ = std::int32_t(m * box_.plane + t.shift[0] * box_.slab + t.shift[1] * box_.row +
+                               t.shift[2]);
     }
 
     void copy_dy(Dim image, Dim group, const Block& b, Dim m, Dim count) {
       Dim origin[3], size[3];
-      for (int a = 0; a < 3; ++a) origin[a] = b.at[a] + phase_.low[a], size[a] = b.size[a] + phase_.span[a];
+      for (int a = 0; a < 3; ++a)
+        origin[a] = b.at[a] + phase_.low[a], size[a] = b.size[a] + phase_.span[a];
       const Dim first = (image * all_.s_.groups + group) * all_.s_.filters + m;
       for (Dim j = 0; j < count; ++j)
-        copy_box(all_.dy_.data() + (first + j) * all_.s_.out_size(), all_.g_.out, origin, size, box_, dy_ + j * box_.plane);
+        copy_box(all_.dy_.data() + (first + j) * all_.s_.out_size(), all_.g_.out, origin, size,
+                 box_, dy_ + j * box_.plane);
     }
 
     // Pixels [at, at + left) of the box, as many as kRegisters hold.
@@ -171,12 +176,15 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
 
     void store(Dim image, Dim group, const Block& b) {
       const Geometry& g = all_.g_;
-      const Dim plane = all_.s_.in_size(), channel = (image * all_.s_.groups + group) * all_.s_.channels;
+      const Dim plane = all_.s_.in_size(),
+                channel = (image * all_.s_.groups + group) * all_.s_.channels;
       for (Dim c = 0; c < all_.s_.channels; ++c)
         for (Dim d = 0; d < b.size[0]; ++d)
           for (Dim h = 0; h < b.size[1]; ++h) {
-            const Dim in_d = phase_.first[0] + (b.at[0] + d) * g.stride[0], in_h = phase_.first[1] + (b.at[1] + h) * g.stride[1];
-            T* to = all_.dx_.data() + (channel + c) * plane + (in_d * g.in[1] + in_h) * g.in[2] + phase_.first[2] + b.at[2] * g.stride[2];
+            const Dim in_d = phase_.first[0] + (b.at[0] + d) * g.stride[0],
+                      in_h = phase_.first[1] + (b.at[1] + h) * g.stride[1];
+            T* to = all_.dx_.data() + (channel + c) * plane + (in_d * g.in[1] + in_h) * g.in[2] +
+                    phase_.first[2] + b.at[2] * g.stride[2];
             const T* from = sums_ + c * pitch_ + d * box_.slab + h * box_.row;
             if (g.stride[2] == 1)
               std::copy(from, from + b.size[2], to);

@@ -1,5 +1,6 @@
-// The gradients of a convolution from their definition, for any rank, without working memory. Slow, and kept as the
-// version that one can read; also what is left when no faster algorithm takes a shape.
+// The gradients of a convolution from their definition, for any rank, without working memory. Slow,
+// and kept as the version that one can read; also what is left when no faster algorithm takes a
+// shape.
 #pragma once
 #include "ops/conv_grad_blocks.h"
 
@@ -44,11 +45,14 @@ inline Dim input_of(const ConvShape& s, const Shape& o, const Shape& k) {
 
 }  // namespace detail
 
-// dX[n, c, i] = Σ_{m, k} dY[n, m, o(i, k)] · W[m, c, k], over the taps k that connect i with an output o.
-template <class T> void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w, Span<T> dx) {
+// dX[n, c, i] = Σ_{m, k} dY[n, m, o(i, k)] · W[m, c, k], over the taps k that connect i with an
+// output o.
+template <class T>
+void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w, Span<T> dx) {
   const Dim in = s.in_size(), out = s.out_size(), taps = s.taps();
   call.parallel_for(in ? s.images * s.groups * s.channels : 0, [&](Dim plane) {
-    const Dim c = plane % s.channels, g = plane / s.channels % s.groups, n = plane / s.channels / s.groups;
+    const Dim c = plane % s.channels, g = plane / s.channels % s.groups,
+              n = plane / s.channels / s.groups;
     Shape i = detail::zero_index(s.in);
     T* to = dx.data() + plane * in;
     do {
@@ -67,8 +71,10 @@ template <class T> void plain_dx(Call& call, const ConvShape& s, Span<const T> d
   });
 }
 
-// dW[m, c, k] = Σ_{n, o} dY[n, m, o] · X[n, c, i(o, k)], over the outputs o that read an input i through tap k.
-template <class T> void plain_dw(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> x, Span<T> dw) {
+// dW[m, c, k] = Σ_{n, o} dY[n, m, o] · X[n, c, i(o, k)], over the outputs o that read an input i
+// through tap k.
+template <class T>
+void plain_dw(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> x, Span<T> dw) {
   const Dim in = s.in_size(), out = s.out_size(), taps = s.taps();
   call.parallel_for(s.groups * s.filters * s.channels, [&](Dim pair) {
     const Dim c = pair % s.channels, filter = pair / s.channels, g = filter / s.filters;
@@ -92,7 +98,9 @@ template <class T> class PlainDx : public InputGradient<T> {
  public:
   explicit PlainDx(const ConvShape& s) : s_(s) {}
   Dim bytes() const override { return 0; }
-  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override { plain_dx<T>(call, s_, dy, w, dx); }
+  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
+    plain_dx<T>(call, s_, dy, w, dx);
+  }
 
  private:
   const ConvShape& s_;
@@ -102,7 +110,9 @@ template <class T> class PlainDw : public FilterGradient<T> {
  public:
   explicit PlainDw(const ConvShape& s) : s_(s) {}
   Dim bytes() const override { return 0; }
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T>) override { plain_dw<T>(call, s_, dy, x, dw); }
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T>) override {
+    plain_dw<T>(call, s_, dy, x, dw);
+  }
 
  private:
   const ConvShape& s_;
@@ -118,14 +128,16 @@ template <class T> double plane_sum(const T* from, Dim count) {
     Dim i = block;
     for (; i + 4 * lanes<T> <= end; i += 4 * lanes<T>)
       for (int k = 0; k < 4; ++k) sum[k] += load<T>(from + i + k * lanes<T>);
-    for (; i < end; i += lanes<T>) sum[0] += load_some<T>(from + i, end - i < lanes<T> ? end - i : lanes<T>);
+    for (; i < end; i += lanes<T>)
+      sum[0] += load_some<T>(from + i, end - i < lanes<T> ? end - i : lanes<T>);
     total += double(sum_lanes<T>((sum[0] + sum[1]) + (sum[2] + sum[3])));
   }
   return total;
 }
 
 // dBias[m] = Σ_{n, o} dY[n, m, o]
-template <class T> void conv_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias) {
+template <class T>
+void conv_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias) {
   const Dim filters = s.groups * s.filters, out = s.out_size(), cost = s.images * out;
   call.parallel_ranges(filters, 32768 / (cost + 1) + 1, [&](Dim begin, Dim end) {
     for (Dim m = begin; m < end; ++m) {

@@ -1,6 +1,7 @@
 // 1×1 kernels with stride 1 and no padding: plain matrix products on the tensors as they lie.
 //
-//   dX[c][pixel] = Σ_m W[m][c] · dY[m][pixel]          dW[m][c] = Σ_pixel dY[m][pixel] · X[c][pixel]
+//   dX[c][pixel] = Σ_m W[m][c] · dY[m][pixel]          dW[m][c] = Σ_pixel dY[m][pixel] ·
+//   X[c][pixel]
 #pragma once
 #include "ops/conv_grad_blocks.h"
 #include "ops/conv_grad_plain.h"
@@ -10,13 +11,15 @@ namespace onnxgrad::ONNXGRAD_ISA {
 // Panels of pixels may run across images: pixel q is pixel q % plane of image q / plane.
 template <class T> class PointwiseDx : public InputGradient<T> {
  public:
-  explicit PointwiseDx(const ConvShape& s) : s_(s), plane_(s.in_size()), panels_(panel_count<T>(s.images * plane_)) {
+  explicit PointwiseDx(const ConvShape& s)
+      : s_(s), plane_(s.in_size()), panels_(panel_count<T>(s.images * plane_)) {
     const Dim size = s.groups * s.filters * s.channels;
     packs_weights_ = size * Dim(sizeof(T)) <= kWorkspaceBytes / 2;
     together_ = clamp(panels_ * s.groups / 32, 1, kMostPanels);
     tasks_ = ceil_div(panels_, together_) * s.groups;
     weights_ = space_.shared<T>(packs_weights_ ? size : 0);
-    scratch_ = space_.scratch<T>(kPanel<T> * (together_ * smaller(kDepthBlock<T>, s.filters) + s.channels), tasks_);
+    scratch_ = space_.scratch<T>(
+        kPanel<T> * (together_ * smaller(kDepthBlock<T>, s.filters) + s.channels), tasks_);
   }
   Dim bytes() const override { return space_.bytes(); }
 
@@ -61,12 +64,13 @@ template <class T> class PointwiseDx : public InputGradient<T> {
     }
   }
 
-  // Rows [m, m + count) of panels [first, last). Full panels of one image are filled row by row, all panels at once:
-  // memory is then read in long runs.
+  // Rows [m, m + count) of panels [first, last). Full panels of one image are filled row by row,
+  // all panels at once: memory is then read in long runs.
   void pack_dy(Dim group, Dim first, Dim last, Dim m, Dim count, T* out) const {
     const Dim at = first * kPanel<T>, columns = (last - first) * kPanel<T>;
     if (at / plane_ < s_.images && at % plane_ + columns <= plane_) {
-      const T* from = dy_.data() + ((at / plane_ * s_.groups + group) * s_.filters + m) * plane_ + at % plane_;
+      const T* from =
+          dy_.data() + ((at / plane_ * s_.groups + group) * s_.filters + m) * plane_ + at % plane_;
       for (Dim k = 0; k < count; ++k, from += plane_)
         for (Dim p = 0; p < last - first; ++p) {
           T* to = out + (p * count + k) * kPanel<T>;
@@ -75,13 +79,15 @@ template <class T> class PointwiseDx : public InputGradient<T> {
         }
       return;
     }
-    for (Dim p = first; p < last; ++p, out += count * kPanel<T>) pack_panel(group, p, m, count, out);
+    for (Dim p = first; p < last; ++p, out += count * kPanel<T>)
+      pack_panel(group, p, m, count, out);
   }
   void pack_panel(Dim group, Dim panel, Dim m, Dim count, T* out) const {
     if ((panel + 1) * kPanel<T> > s_.images * plane_) std::fill(out, out + count * kPanel<T>, T(0));
     for_pieces(panel, [&](Dim column, Dim length, Dim image, Dim pixel) {
       const T* from = dy_.data() + ((image * s_.groups + group) * s_.filters + m) * plane_ + pixel;
-      for (Dim k = 0; k < count; ++k) std::copy(from + k * plane_, from + k * plane_ + length, out + k * kPanel<T> + column);
+      for (Dim k = 0; k < count; ++k)
+        std::copy(from + k * plane_, from + k * plane_ + length, out + k * kPanel<T> + column);
     });
   }
 
@@ -92,9 +98,11 @@ template <class T> class PointwiseDx : public InputGradient<T> {
       pack_dy(group, first, last, m, depth, memory);
       for (Dim p = first; p < last; ++p) {
         const T* packed = memory + (p - first) * depth * kPanel<T>;
-        const Dim columns = smaller(kPanel<T>, s_.images * plane_ - p * kPanel<T>), at = p * kPanel<T>;
+        const Dim columns = smaller(kPanel<T>, s_.images * plane_ - p * kPanel<T>),
+                  at = p * kPanel<T>;
         if (at % plane_ + columns <= plane_)
-          multiply(group, m, depth, packed, m > 0, address(group, at / plane_, at % plane_), plane_, columns);
+          multiply(group, m, depth, packed, m > 0, address(group, at / plane_, at % plane_), plane_,
+                   columns);
         else
           multiply_across(group, p, m, depth, packed, crossing);
       }
@@ -104,7 +112,8 @@ template <class T> class PointwiseDx : public InputGradient<T> {
     return dx_.data() + (image * s_.groups + group) * s_.channels * plane_ + pixel;
   }
 
-  void multiply(Dim group, Dim m, Dim depth, const T* packed, bool add, T* to, Dim pitch, Dim columns) const {
+  void multiply(Dim group, Dim m, Dim depth, const T* packed, bool add, T* to, Dim pitch,
+                Dim columns) const {
     for_row_tiles<Columns<T>::max_rows>(0, s_.channels, [&](Dim row, Dim rows) {
       const Columns<T> a = weights(group, row, rows, m);
       add ? panel_tile<true>(a, rows, depth, packed, to + row * pitch, pitch, columns)
@@ -134,31 +143,41 @@ template <class T> class PointwiseDx : public InputGradient<T> {
   Span<T> dx_;
 };
 
-// The one of dY and X with more channels gives the rows and is read in place; the other is transposed into panels.
+// The one of dY and X with more channels gives the rows and is read in place; the other is
+// transposed into panels.
 template <class T> class PointwiseDw : public FilterGradient<T> {
  public:
   explicit PointwiseDw(const ConvShape& s)
-      : s_(s), plane_(s.in_size()), rows_are_filters_(s.filters >= s.channels), rows_(larger(s.filters, s.channels)),
-        columns_(smaller(s.filters, s.channels)), row_piece_(even_piece(rows_, kMostRows)), row_groups_(ceil_div(rows_, row_piece_)),
+      : s_(s),
+        plane_(s.in_size()),
+        rows_are_filters_(s.filters >= s.channels),
+        rows_(larger(s.filters, s.channels)),
+        columns_(smaller(s.filters, s.channels)),
+        row_piece_(even_piece(rows_, kMostRows)),
+        row_groups_(ceil_div(rows_, row_piece_)),
         panel_piece_(even_piece(panel_count<T>(columns_), kMostPanels)),
-        panel_groups_(ceil_div(panel_count<T>(columns_), panel_piece_)), blocks_(s.images, {1, 1, plane_}, kDepthBlock<T>) {
+        panel_groups_(ceil_div(panel_count<T>(columns_), panel_piece_)),
+        blocks_(s.images, {1, 1, plane_}, kDepthBlock<T>) {
     const Dim size = s.groups * rows_ * columns_, others = s.groups * row_groups_ * panel_groups_;
     const Dim fitting = kPartialBytes / (size * Dim(sizeof(T)));
     parts_ = clamp(ceil_div(kTasks, others), 1, larger(smaller(blocks_.count() / 2, fitting), 1));
     partial_ = space_.shared<T>(parts_ > 1 ? parts_ * size : 0);
     partial_dbias_ = space_.shared<double>(parts_ * s.groups * s.filters);
     pitch_ = panel_piece_ * kPanel<T> + lanes<T>;
-    scratch_ = space_.scratch<T>(row_piece_ * pitch_ + kDepthBlock<T> * panel_piece_ * kPanel<T>, others * parts_);
+    scratch_ = space_.scratch<T>(row_piece_ * pitch_ + kDepthBlock<T> * panel_piece_ * kPanel<T>,
+                                 others * parts_);
   }
   Dim bytes() const override { return space_.bytes(); }
   bool gives_dbias() const override { return true; }
 
   void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) override {
     space_.open();
-    row_data_ = rows_are_filters_ ? dy : x, column_data_ = rows_are_filters_ ? x : dy, dw_ = dw, wants_dbias_ = bool(dbias);
+    row_data_ = rows_are_filters_ ? dy : x, column_data_ = rows_are_filters_ ? x : dy, dw_ = dw,
+    wants_dbias_ = bool(dbias);
     call.parallel_for(s_.groups * row_groups_ * panel_groups_ * parts_, [&](Dim task) {
       const auto memory = space_.borrow(scratch_);
-      const Dim row = task % row_groups_ * row_piece_, column = task / row_groups_ % panel_groups_ * panel_piece_ * kPanel<T>;
+      const Dim row = task % row_groups_ * row_piece_,
+                column = task / row_groups_ % panel_groups_ * panel_piece_ * kPanel<T>;
       const Dim rest = task / row_groups_ / panel_groups_;
       run_part(rest / parts_, rest % parts_, row, column, memory.data());
     });
@@ -172,17 +191,22 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
   static constexpr Dim kPartialBytes = Dim(16) << 20;
 
   void run_part(Dim group, Dim part, Dim row, Dim column, T* memory) {
-    const Dim rows = smaller(row_piece_, rows_ - row), columns = smaller(panel_piece_ * kPanel<T>, columns_ - column);
+    const Dim rows = smaller(row_piece_, rows_ - row),
+              columns = smaller(panel_piece_ * kPanel<T>, columns_ - column);
     T *sums = memory, *packed = memory + row_piece_ * pitch_;
-    double* dbias = space_[partial_dbias_].data() + (part * s_.groups + group) * s_.filters + (rows_are_filters_ ? row : column);
+    double* dbias = space_[partial_dbias_].data() + (part * s_.groups + group) * s_.filters +
+                    (rows_are_filters_ ? row : column);
     const bool sums_dy = wants_dbias_ && (rows_are_filters_ ? column : row) == 0;
     if (sums_dy) std::fill(dbias, dbias + (rows_are_filters_ ? rows : columns), 0.0);
     const Dim begin = blocks_.count() * part / parts_, end = blocks_.count() * (part + 1) / parts_;
     for (Dim b = begin; b < end; ++b) {
       const Block block = blocks_[b];
       for (Dim n = block.image; n < block.image + block.images; ++n) {
-        const T* from_rows = row_data_.data() + ((n * s_.groups + group) * rows_ + row) * plane_ + block.at[2];
-        const T* from_columns = column_data_.data() + ((n * s_.groups + group) * columns_ + column) * plane_ + block.at[2];
+        const T* from_rows =
+            row_data_.data() + ((n * s_.groups + group) * rows_ + row) * plane_ + block.at[2];
+        const T* from_columns = column_data_.data() +
+                                ((n * s_.groups + group) * columns_ + column) * plane_ +
+                                block.at[2];
         const Dim depth = block.size[2];
         pack_transposed(from_columns, plane_, depth, columns, packed);
         const Part all_of_it{0, rows, 0, panel_count<T>(columns)};
@@ -192,7 +216,8 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
         else
           add_product(all_of_it, a, depth, packed, columns, sums, pitch_);
         if (sums_dy && !rows_are_filters_) add_column_sums(packed, depth, columns, dbias);
-        for (Dim i = 0; i < rows && sums_dy && rows_are_filters_; ++i) dbias[i] += plane_sum(from_rows + i * plane_, depth);
+        for (Dim i = 0; i < rows && sums_dy && rows_are_filters_; ++i)
+          dbias[i] += plane_sum(from_rows + i * plane_, depth);
       }
     }
     store(group, part, row, rows, column, columns, sums);
@@ -200,8 +225,10 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
 
   void store(Dim group, Dim part, Dim row, Dim rows, Dim column, Dim columns, const T* sums) {
     const Dim matrix = rows_ * columns_;
-    T* to = (parts_ > 1 ? space_[partial_].data() + part * s_.groups * matrix : dw_.data()) + group * matrix;
-    if (!rows_are_filters_) return transpose(sums, pitch_, rows, columns, to + column * rows_ + row, rows_);
+    T* to = (parts_ > 1 ? space_[partial_].data() + part * s_.groups * matrix : dw_.data()) +
+            group * matrix;
+    if (!rows_are_filters_)
+      return transpose(sums, pitch_, rows, columns, to + column * rows_ + row, rows_);
     for (Dim i = 0; i < rows; ++i)
       std::copy(sums + i * pitch_, sums + i * pitch_ + columns, to + (row + i) * columns_ + column);
   }

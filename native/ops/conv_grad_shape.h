@@ -4,11 +4,13 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// Y[n, g·filters + m, o] = Σ_{c, k} X[n, g·channels + c, o·stride + k·dilation − pad] · W[g·filters + m, c, k]
+// Y[n, g·filters + m, o] = Σ_{c, k} X[n, g·channels + c, o·stride + k·dilation − pad] · W[g·filters
+// + m, c, k]
 struct ConvShape {
   Dim images, groups;
-  Dim channels, filters;                          // per group
-  Shape in, out, kernel, stride, dilation, pad;   // one entry per spatial dim; pad: before the first element
+  Dim channels, filters;  // per group
+  Shape in, out, kernel, stride, dilation,
+      pad;  // one entry per spatial dim; pad: before the first element
   int rank() const { return in.rank(); }
   Dim in_size() const { return in.size(); }
   Dim out_size() const { return out.size(); }
@@ -20,26 +22,32 @@ namespace detail {
 inline void check_ranks(const Call& call) {
   const int rank = call.dims("in...").rank();
   const auto wrong = [&](const char* input, const char* what) {
-    call.fail("input " + std::string(input) + " has shape " + to_string(call.shape(input)) + ", expected " +
-              std::to_string(rank) + " " + what + " dims (X has shape " + to_string(call.shape("X")) + ")");
+    call.fail("input " + std::string(input) + " has shape " + to_string(call.shape(input)) +
+              ", expected " + std::to_string(rank) + " " + what + " dims (X has shape " +
+              to_string(call.shape("X")) + ")");
   };
-  if (rank == 0) call.fail("input X has shape " + to_string(call.shape("X")) + ", expected at least one spatial dim");
+  if (rank == 0)
+    call.fail("input X has shape " + to_string(call.shape("X")) +
+              ", expected at least one spatial dim");
   if (call.dims("out...").rank() != rank) wrong("dY", "spatial");
   if (call.dims("kernel...").rank() != rank) wrong("W", "kernel");
 }
 
 inline Dim check_groups(const Call& call) {
-  const Dim group = call.integer("group"), channels = call.dim("C"), per_group = call.dim("Cg"), filters = call.dim("M");
+  const Dim group = call.integer("group"), channels = call.dim("C"), per_group = call.dim("Cg"),
+            filters = call.dim("M");
   if (group < 1) call.fail("group is " + std::to_string(group) + ", expected at least 1");
   if (channels % group != 0 || channels / group != per_group)
-    call.fail("input W has " + std::to_string(per_group) + " channels, expected C / group = " + std::to_string(channels) +
-              " / " + std::to_string(group) + " (C from X)");
+    call.fail("input W has " + std::to_string(per_group) + " channels, expected C / group = " +
+              std::to_string(channels) + " / " + std::to_string(group) + " (C from X)");
   if (filters % group != 0)
-    call.fail("input W has " + std::to_string(filters) + " filters, expected a multiple of group = " + std::to_string(group));
+    call.fail("input W has " + std::to_string(filters) +
+              " filters, expected a multiple of group = " + std::to_string(group));
   return group;
 }
 
-// A list attribute with one number per spatial dim (or `per_dim` of them), all at least `least`; `initial` when absent.
+// A list attribute with one number per spatial dim (or `per_dim` of them), all at least `least`;
+// `initial` when absent.
 inline Shape checked_list(const Call& call, const char* name, int per_dim, Dim least, Dim initial) {
   const Integers given = call.integers(name);
   const int expected = call.dims("in...").rank() * per_dim;
@@ -47,12 +55,14 @@ inline Shape checked_list(const Call& call, const char* name, int per_dim, Dim l
   for (int i = 0; i < expected; ++i) list.push_back(initial);
   if (given.empty()) return list;
   if (static_cast<int>(given.size()) != expected)
-    call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected " + std::to_string(expected) +
-              " numbers (X has shape " + to_string(call.shape("X")) + ")");
+    call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected " +
+              std::to_string(expected) + " numbers (X has shape " + to_string(call.shape("X")) +
+              ")");
   for (int i = 0; i < expected; ++i) {
     list[i] = given[static_cast<std::size_t>(i)];
     if (list[i] < least || list[i] > (Dim(1) << 40))
-      call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected numbers of at least " + std::to_string(least));
+      call.fail(std::string(name) + " is " + to_string(Attribute(given)) +
+                ", expected numbers of at least " + std::to_string(least));
   }
   return list;
 }
@@ -60,18 +70,24 @@ inline Shape checked_list(const Call& call, const char* name, int per_dim, Dim l
 inline void check_kernel(const Call& call) {
   const Shape& kernel = call.dims("kernel...");
   for (Dim k : kernel)
-    if (k < 1) call.fail("input W has shape " + to_string(call.shape("W")) + ", expected kernel dims of at least 1");
+    if (k < 1)
+      call.fail("input W has shape " + to_string(call.shape("W")) +
+                ", expected kernel dims of at least 1");
   const Shape given = checked_list(call, "kernel_shape", 1, 0, 0);
   if (call.given("kernel_shape") && !call.integers("kernel_shape").empty() && given != kernel)
-    call.fail("kernel_shape is " + to_string(given) + ", expected " + to_string(kernel) + " (from W)");
+    call.fail("kernel_shape is " + to_string(given) + ", expected " + to_string(kernel) +
+              " (from W)");
 }
 
 // How many elements one output covers along axis a: the kernel with its dilation.
-inline Dim extent(const ConvShape& s, int a) { return (s.kernel[a] - 1) * s.dilation[a] + 1; }
+inline Dim extent(const ConvShape& s, int a) {
+  return (s.kernel[a] - 1) * s.dilation[a] + 1;
+}
 
 // Sets s.pad and returns the size that dY must have.
 //   NOTSET, VALID:  out = ⌊(in + begin + end − extent) / stride⌋ + 1
-//   SAME_*:         out = ⌈in / stride⌉, padded as evenly as possible; an odd one goes after (UPPER) or before (LOWER)
+//   SAME_*:         out = ⌈in / stride⌉, padded as evenly as possible; an odd one goes after
+//   (UPPER) or before (LOWER)
 inline Shape resolve_pads(const Call& call, ConvShape& s) {
   const std::string& mode = call.text("auto_pad");
   const Shape given = checked_list(call, "pads", 2, 0, 0);
@@ -82,7 +98,8 @@ inline Shape resolve_pads(const Call& call, ConvShape& s) {
     if (mode == "VALID") begin = end = 0;
     if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
       const Dim size = (s.in[a] + s.stride[a] - 1) / s.stride[a];
-      const Dim missing = (size - 1) * s.stride[a] + extent(s, a) - s.in[a], total = missing > 0 ? missing : 0;
+      const Dim missing = (size - 1) * s.stride[a] + extent(s, a) - s.in[a],
+                total = missing > 0 ? missing : 0;
       begin = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
       end = total - begin;
       out.push_back(size);
@@ -91,7 +108,8 @@ inline Shape resolve_pads(const Call& call, ConvShape& s) {
       out.push_back(room < 0 ? 0 : room / s.stride[a] + 1);
     }
     s.pad.push_back(begin);
-    differs = differs || ((given[a] || given[a + s.rank()]) && (given[a] != begin || given[a + s.rank()] != end));
+    differs = differs || ((given[a] || given[a + s.rank()]) &&
+                          (given[a] != begin || given[a + s.rank()] != end));
   }
   if (differs) call.fail("pads is " + to_string(given) + ", expected none with auto_pad " + mode);
   return out;
@@ -114,9 +132,11 @@ inline ConvShape prepare_conv(const Call& call) {
   s.dilation = detail::checked_list(call, "dilations", 1, 1, 1);
   const Shape expected = detail::resolve_pads(call, s);
   if (s.out != expected)
-    call.fail("input dY has spatial dims " + to_string(s.out) + ", expected " + to_string(expected) + " (X " + to_string(s.in) +
-              ", kernel " + to_string(s.kernel) + ", strides " + to_string(s.stride) + ", dilations " + to_string(s.dilation) +
-              ", pads " + to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " + call.text("auto_pad") + ")");
+    call.fail("input dY has spatial dims " + to_string(s.out) + ", expected " +
+              to_string(expected) + " (X " + to_string(s.in) + ", kernel " + to_string(s.kernel) +
+              ", strides " + to_string(s.stride) + ", dilations " + to_string(s.dilation) +
+              ", pads " + to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " +
+              call.text("auto_pad") + ")");
   const std::int64_t tile = call.integer("winograd_tile");
   if (tile != 0 && tile != 2 && tile != 4)
     call.fail("winograd_tile is " + std::to_string(tile) + ", expected 0, 2 or 4");

@@ -1,17 +1,23 @@
-// What both Winograd gradients share: the transforms of F(m×m, 3×3), and tiles of images in working memory.
+// What both Winograd gradients share: the transforms of F(m×m, 3×3), and tiles of images in working
+// memory.
 //
-// A 3-tap correlation of 4 inputs to 2 outputs takes 4 products instead of 6 (Lavin and Gray 2015, Winograd 1980):
+// A 3-tap correlation of 4 inputs to 2 outputs takes 4 products instead of 6 (Lavin and Gray 2015,
+// Winograd 1980):
 //
 //   y = Aᵀ[(G g) ⊙ (Bᵀ d)]        d: m + 2 inputs, g: 3 taps, y: m outputs
 //
-// In two dims each transform acts on columns, then on rows. Summed over channels, ⊙ becomes (m + 2)² matrix
-// products. The gradient of g is dg = Gᵀ[(A dy) ⊙ (Bᵀ d)]: the same matrices, transposed.
+// In two dims each transform acts on columns, then on rows. Summed over channels, ⊙ becomes (m +
+// 2)² matrix products. The gradient of g is dg = Gᵀ[(A dy) ⊙ (Bᵀ d)]: the same matrices,
+// transposed.
 #pragma once
+#include <cstring>
+
 #include "ops/conv_grad_blocks.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// One-dimensional transforms; V is a register. m = 2: all entries are 0, ±1 and ½, so hardly any accuracy is lost.
+// One-dimensional transforms; V is a register. m = 2: all entries are 0, ±1 and ½, so hardly any
+// accuracy is lost.
 template <int m> struct Winograd;
 
 template <> struct Winograd<2> {
@@ -21,7 +27,8 @@ template <> struct Winograd<2> {
   template <class V> static ONNXGRAD_INLINE void output(const V (&p)[4], V (&y)[2]) {  // Aᵀ p
     y[0] = p[0] + p[1] + p[2], y[1] = p[1] - p[2] - p[3];
   }
-  template <class V> static ONNXGRAD_INLINE void output_grad(const V (&dy)[2], V (&out)[4]) {  // A dy
+  template <class V>
+  static ONNXGRAD_INLINE void output_grad(const V (&dy)[2], V (&out)[4]) {  // A dy
     out[0] = dy[0], out[1] = dy[0] + dy[1], out[2] = dy[0] - dy[1], out[3] = -dy[1];
   }
   template <class V> static ONNXGRAD_INLINE void filter(const V (&g)[3], V (&out)[4]) {  // G g
@@ -34,8 +41,8 @@ template <> struct Winograd<2> {
   }
 };
 
-// m = 4, interpolation at 0, ±1, ±2, ∞: 4 products per output and filter element fewer than m = 2 needs (36 for 16
-// outputs instead of 16 for 4), but entries up to 8 cancel each other: about ten times the error.
+// m = 4, interpolation at 0, ±1, ±2, ∞: 36 products for 16 outputs where m = 2 takes 64, but
+// entries up to 8 cancel each other: about ten times the error.
 template <> struct Winograd<4> {
   template <class V> static ONNXGRAD_INLINE void input(const V (&d)[6], V (&out)[6]) {
     const V a = d[4] - d[2] * 4.f, b = d[3] - d[1] * 4.f, c = d[4] - d[2], e = (d[3] - d[1]) * 2.f;
@@ -48,27 +55,28 @@ template <> struct Winograd<4> {
     y[0] = p[0] + a + c, y[1] = b + d * 2.f, y[2] = a + c * 4.f, y[3] = b + d * 8.f + p[5];
   }
   template <class V> static ONNXGRAD_INLINE void output_grad(const V (&dy)[4], V (&out)[6]) {
-    const V even = dy[0] + dy[2], odd = dy[1] + dy[3], far_even = dy[0] + dy[2] * 4.f, far_odd = dy[1] * 2.f + dy[3] * 8.f;
-    out[0] = dy[0], out[1] = even + odd, out[2] = even - odd, out[3] = far_even + far_odd, out[4] = far_even - far_odd;
+    const V even = dy[0] + dy[2], odd = dy[1] + dy[3], far_even = dy[0] + dy[2] * 4.f,
+            far_odd = dy[1] * 2.f + dy[3] * 8.f;
+    out[0] = dy[0], out[1] = even + odd, out[2] = even - odd, out[3] = far_even + far_odd,
+    out[4] = far_even - far_odd;
     out[5] = dy[3];
   }
   template <class V> static ONNXGRAD_INLINE void filter(const V (&g)[3], V (&out)[6]) {
-    const V near = (g[0] + g[2]) * kSixth, far = g[0] * k24th + g[2] * kSixth;
-    const V near_middle = g[1] * kSixth, far_middle = g[1] * k12th;
+    const V near = (g[0] + g[2]) / 6.f, far = g[0] / 24.f + g[2] / 6.f;
+    const V near_middle = g[1] / 6.f, far_middle = g[1] / 12.f;
     out[0] = g[0] * 0.25f, out[1] = -near - near_middle, out[2] = near_middle - near;
     out[3] = far + far_middle, out[4] = far - far_middle, out[5] = g[2];
   }
   template <class V> static ONNXGRAD_INLINE void filter_grad(const V (&p)[6], V (&dg)[3]) {
-    const V near = (p[1] + p[2]) * kSixth, far = p[3] + p[4];
-    dg[0] = p[0] * 0.25f - near + far * k24th;
-    dg[1] = (p[2] - p[1]) * kSixth + (p[3] - p[4]) * k12th;
-    dg[2] = far * kSixth - near + p[5];
+    const V near = (p[1] + p[2]) / 6.f, far = p[3] + p[4];
+    dg[0] = p[0] * 0.25f - near + far / 24.f;
+    dg[1] = (p[2] - p[1]) / 6.f + (p[3] - p[4]) / 12.f;
+    dg[2] = far / 6.f - near + p[5];
   }
-  // Rounded to float also in double: F(4×4) is not for the last digits.
-  static constexpr float kSixth = 1.f / 6, k12th = 1.f / 12, k24th = 1.f / 24;
 };
 
-// Applies a one-dimensional transform of `from` to `to` numbers to the columns, then to the rows, of a square.
+// Applies a one-dimensional transform of `from` to `to` numbers to the columns, then to the rows,
+// of a square.
 template <int from, int to, class V, class F>
 ONNXGRAD_INLINE void both_ways(const V (&in)[from][from], V (&out)[to][to], F&& transform) {
   V half[from][to];  // half[j] is column j, transformed
@@ -88,21 +96,27 @@ ONNXGRAD_INLINE void both_ways(const V (&in)[from][from], V (&out)[to][to], F&& 
   }
 }
 
-template <class T> Dim whole_registers(Dim channels) { return ceil_div(channels, lanes<T>) * lanes<T>; }
+template <class T> Dim whole_registers(Dim channels) {
+  return ceil_div(channels, lanes<T>) * lanes<T>;
+}
 
-// A rectangle of an image of `channels` planes, pixel by pixel with the channels side by side ([y][x][channel], so
-// that a register holds one pixel of several channels), channels filled up to whole registers with zeros.
-// The rectangle begins at (y, x), which may lie outside: there it is zero.
-template <class T>
-void gather_pixels(const T* planes, Dim channels, Dim height, Dim width, Dim y, Dim x, Dim rows, Dim columns, T* out) {
+// A rectangle of an image of `channels` planes, pixel by pixel with the channels side by side
+// ([y][x][channel], so that a register holds one pixel of several channels), channels filled up to
+// whole registers with zeros. The rectangle begins at (y, x), which may lie outside: there it is
+// zero.
+template <class T> void gather_pixels(const T* planes, Dim channels, Dim height, Dim width, Dim y,
+                                      Dim x, Dim rows, Dim columns, T* out) {
   const Dim pitch = whole_registers<T>(channels), plane = height * width;
   const Dim left = clamp(-x, 0, columns), copied = larger(smaller(columns, width - x) - left, 0);
-  const auto clear = [](T* from, Dim count) { std::memset(from, 0, static_cast<std::size_t>(count) * sizeof(T)); };
+  const auto clear = [](T* from, Dim count) {
+    std::memset(from, 0, static_cast<std::size_t>(count) * sizeof(T));
+  };
   for (Dim i = 0; i < rows; ++i, out += columns * pitch) {
     if (y + i < 0 || y + i >= height || pitch != channels) clear(out, columns * pitch);
     if (y + i < 0 || y + i >= height) continue;
     clear(out, left * pitch);
-    transpose(planes + (y + i) * width + x + left, plane, channels, copied, out + left * pitch, pitch);
+    transpose(planes + (y + i) * width + x + left, plane, channels, copied, out + left * pitch,
+              pitch);
     clear(out + (left + copied) * pitch, (columns - left - copied) * pitch);
   }
 }
@@ -114,17 +128,19 @@ template <int m> struct TileGrid {
   Blocks blocks(Dim images, Dim most) const { return Blocks(images, {1, rows, columns}, most); }
 };
 
-// For each tile of a block, each register of channels: body(tile, channel, patch[size][size]) where the patches of
-// neighbouring tiles begin m pixels apart, the first at pixel (shift_y, shift_x) of the plane. `strip` is working
-// memory for strip_size<m, size>() elements.
+// For each tile of a block, each register of channels: body(tile, channel, patch[size][size]) where
+// the patches of neighbouring tiles begin m pixels apart, the first at pixel (shift_y, shift_x) of
+// the plane. `strip` is working memory for strip_size<m, size>() elements.
 template <int m, int size, class T, class F>
-ONNXGRAD_INLINE void for_tiles(const Block& b, const T* tensor, Dim image_pitch, Dim channels, Dim height, Dim width, Dim shift_y,
-                        Dim shift_x, T* strip, F&& body) {
-  const Dim rows = b.size[1] * m + size - m, columns = b.size[2] * m + size - m, pitch = whole_registers<T>(channels);
+ONNXGRAD_INLINE void for_tiles(const Block& b, const T* tensor, Dim image_pitch, Dim channels,
+                               Dim height, Dim width, Dim shift_y, Dim shift_x, T* strip,
+                               F&& body) {
+  const Dim rows = b.size[1] * m + size - m, columns = b.size[2] * m + size - m,
+            pitch = whole_registers<T>(channels);
   Dim tile = 0;
   for (Dim n = 0; n < b.images; ++n) {
-    gather_pixels(tensor + (b.image + n) * image_pitch, channels, height, width, b.at[1] * m + shift_y, b.at[2] * m + shift_x,
-                  rows, columns, strip);
+    gather_pixels(tensor + (b.image + n) * image_pitch, channels, height, width,
+                  b.at[1] * m + shift_y, b.at[2] * m + shift_x, rows, columns, strip);
     for (Dim ty = 0; ty < b.size[1]; ++ty)
       for (Dim tx = 0; tx < b.size[2]; ++tx, ++tile)
         for (Dim c = 0; c < pitch; c += lanes<T>) {
@@ -139,7 +155,8 @@ ONNXGRAD_INLINE void for_tiles(const Block& b, const T* tensor, Dim image_pitch,
   }
 }
 template <int m, int size, class T> Dim strip_size(const Block& most, Dim channels) {
-  return (most.size[1] * m + size - m) * (most.size[2] * m + size - m) * whole_registers<T>(channels);
+  return (most.size[1] * m + size - m) * (most.size[2] * m + size - m) *
+         whole_registers<T>(channels);
 }
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

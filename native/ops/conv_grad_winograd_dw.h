@@ -1,7 +1,9 @@
-// dW of a 3×3 convolution with stride 1 by Winograd:  dW[f][c] = Gᵀ [Σ_tiles (A dY Aᵀ) ⊙ (Bᵀ X B)] G,
+// dW of a 3×3 convolution with stride 1 by Winograd:  dW[f][c] = Gᵀ [Σ_tiles (A dY Aᵀ) ⊙ (Bᵀ X B)]
+// G,
 //
-// the sum as (m + 2)² products  P[ξ][f][c] += Y[ξ][tile][f]ᵀ · X[ξ][tile][c]  over the tiles. The tiles go by in
-// rounds: transform some, then multiply them, each of the products a piece of work of its own.
+// the sum as (m + 2)² products  P[ξ][f][c] += Y[ξ][tile][f]ᵀ · X[ξ][tile][c]  over the tiles. The
+// tiles go by in rounds: transform some, then multiply them, each of the products a piece of work
+// of its own.
 #pragma once
 #include "ops/conv_grad_winograd.h"
 
@@ -10,8 +12,12 @@ namespace onnxgrad::ONNXGRAD_ISA {
 template <class T, int m> class WinogradDw : public FilterGradient<T> {
  public:
   explicit WinogradDw(const ConvShape& s)
-      : s_(s), panels_(panel_count<T>(s.channels)), dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
-        product_pitch_(panels_ * kPanel<T>), grid_(s.out[0], s.out[1]), blocks_(grid_.blocks(s.images, kBlockTiles)) {
+      : s_(s),
+        panels_(panel_count<T>(s.channels)),
+        dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
+        product_pitch_(panels_ * kPanel<T>),
+        grid_(s.out[0], s.out[1]),
+        blocks_(grid_.blocks(s.images, kBlockTiles)) {
     const Block most = blocks_.largest();
     const Dim per_tile = kPoints * (dy_pitch_ + product_pitch_) * Dim(sizeof(T));
     blocks_together_ = clamp(kRoundBytes / per_tile, 256, 2048) / larger(most.pixels(), 1);
@@ -20,8 +26,9 @@ template <class T, int m> class WinogradDw : public FilterGradient<T> {
     dy_tiles_ = space_.shared<T>(kPoints * round_tiles_ * dy_pitch_);
     x_tiles_ = space_.shared<T>(kPoints * round_tiles_ * product_pitch_);
     products_ = space_.shared<T>(kPoints * s.filters * product_pitch_);
-    strip_ = space_.scratch<T>(larger(strip_size<m, m, T>(most, s.filters), strip_size<m, kSide, T>(most, s.channels)),
-                               blocks_together_);
+    strip_ = space_.scratch<T>(
+        larger(strip_size<m, m, T>(most, s.filters), strip_size<m, kSide, T>(most, s.channels)),
+        blocks_together_);
   }
   Dim bytes() const override { return space_.bytes(); }
 
@@ -48,7 +55,8 @@ template <class T, int m> class WinogradDw : public FilterGradient<T> {
  private:
   static constexpr int kSide = m + 2, kPoints = kSide * kSide;
   static constexpr Dim kBlockTiles = 64;
-  static constexpr Dim kRoundBytes = Dim(6) << 20;  // of transformed tiles: a share of the last-level cache
+  static constexpr Dim kRoundBytes =
+      Dim(6) << 20;  // of transformed tiles: a share of the last-level cache
 
   // Number of tiles in blocks [first, last): where block `last` begins in the round.
   Dim tile_of(Dim first, Dim last) const {
@@ -61,42 +69,50 @@ template <class T, int m> class WinogradDw : public FilterGradient<T> {
   void transform_dy(const Block& b, Dim first_tile, T* strip) {
     T* const tiles = space_[dy_tiles_].data() + first_tile * dy_pitch_;
     const Dim point = round_tiles_ * dy_pitch_;
-    for_tiles<m, m>(b, dy_.data(), s_.filters * s_.out_size(), s_.filters, s_.out[0], s_.out[1], 0, 0, strip,
-                    [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
-      Vec<T> v[kSide][kSide];
-      both_ways(patch, v, [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::output_grad(in, out); });
-      T* to = tiles + tile * dy_pitch_ + c;
+    for_tiles<m, m>(b, dy_.data(), s_.filters * s_.out_size(), s_.filters, s_.out[0], s_.out[1], 0,
+                    0, strip, [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
+                      Vec<T> v[kSide][kSide];
+                      both_ways(patch, v, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
+                        Winograd<m>::output_grad(in, out);
+                      });
+                      T* to = tiles + tile * dy_pitch_ + c;
 #pragma GCC unroll 8
-      for (int i = 0; i < kSide; ++i)
+                      for (int i = 0; i < kSide; ++i)
 #pragma GCC unroll 8
-        for (int j = 0; j < kSide; ++j) store<T>(to + (i * kSide + j) * point, v[i][j]);
-    });
+                        for (int j = 0; j < kSide; ++j)
+                          store<T>(to + (i * kSide + j) * point, v[i][j]);
+                    });
   }
 
   // X[ξ], packed for the product with `depth` tiles: [panel][tile][c] = Bᵀ X B
   void transform_x(const Block& b, Dim first_tile, Dim depth, T* strip) {
     T* const tiles = space_[x_tiles_].data() + first_tile * kPanel<T>;
     const Dim point = round_tiles_ * product_pitch_;
-    for_tiles<m, kSide>(b, x_.data(), s_.channels * s_.in_size(), s_.channels, s_.in[0], s_.in[1], -s_.pad[0], -s_.pad[1], strip,
-                        [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
-      Vec<T> v[kSide][kSide];
-      both_ways(patch, v, [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::input(in, out); });
-      T* to = tiles + c / kPanel<T> * depth * kPanel<T> + tile * kPanel<T> + c % kPanel<T>;
+    for_tiles<m, kSide>(
+        b, x_.data(), s_.channels * s_.in_size(), s_.channels, s_.in[0], s_.in[1], -s_.pad[0],
+        -s_.pad[1], strip, [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
+          Vec<T> v[kSide][kSide];
+          both_ways(patch, v,
+                    [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::input(in, out); });
+          T* to = tiles + c / kPanel<T> * depth * kPanel<T> + tile * kPanel<T> + c % kPanel<T>;
 #pragma GCC unroll 8
-      for (int i = 0; i < kSide; ++i)
+          for (int i = 0; i < kSide; ++i)
 #pragma GCC unroll 8
-        for (int j = 0; j < kSide; ++j) store<T>(to + (i * kSide + j) * point, v[i][j]);
-    });
+            for (int j = 0; j < kSide; ++j) store<T>(to + (i * kSide + j) * point, v[i][j]);
+        });
   }
 
   // P[ξ] (+)= Yᵀ X for the tiles of a round.
   void multiply(Call& call, Dim tiles, bool add) {
-    const Dim row_piece = even_piece(s_.filters, kRowBlock), row_pieces = ceil_div(s_.filters, row_piece);
+    const Dim row_piece = even_piece(s_.filters, kRowBlock),
+              row_pieces = ceil_div(s_.filters, row_piece);
     const Dim panel_piece = even_piece(panels_, 4), panel_pieces = ceil_div(panels_, panel_piece);
     call.parallel_for(kPoints * row_pieces * panel_pieces, [&](Dim i) {
-      const Dim point = i / panel_pieces / row_pieces, row = i / panel_pieces % row_pieces * row_piece;
+      const Dim point = i / panel_pieces / row_pieces,
+                row = i / panel_pieces % row_pieces * row_piece;
       const Dim panel = i % panel_pieces * panel_piece;
-      const Part part{row, smaller(row + row_piece, s_.filters), panel, smaller(panel + panel_piece, panels_)};
+      const Part part{row, smaller(row + row_piece, s_.filters), panel,
+                      smaller(panel + panel_piece, panels_)};
       const Columns<T> y{space_[dy_tiles_].data() + point * round_tiles_ * dy_pitch_, dy_pitch_};
       const T* x = space_[x_tiles_].data() + point * round_tiles_ * product_pitch_;
       T* p = space_[products_].data() + point * s_.filters * product_pitch_;
@@ -108,7 +124,8 @@ template <class T, int m> class WinogradDw : public FilterGradient<T> {
   // dW[f][c] = Gᵀ P G for the channels of one panel.
   void store_filter(Dim filter, Dim panel) {
     const T* from = space_[products_].data() + filter * product_pitch_ + panel * kPanel<T>;
-    const Dim width = smaller(s_.channels - panel * kPanel<T>, kPanel<T>), point = s_.filters * product_pitch_;
+    const Dim width = smaller(s_.channels - panel * kPanel<T>, kPanel<T>),
+              point = s_.filters * product_pitch_;
     T taps[9 * kPanel<T>];
     for (Dim c = 0; c < width; c += lanes<T>) {
       Vec<T> p[kSide][kSide], g[3][3];
@@ -116,13 +133,16 @@ template <class T, int m> class WinogradDw : public FilterGradient<T> {
       for (int i = 0; i < kSide; ++i)
 #pragma GCC unroll 8
         for (int j = 0; j < kSide; ++j) p[i][j] = load<T>(from + (i * kSide + j) * point + c);
-      both_ways(p, g, [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::filter_grad(in, out); });
+      both_ways(p, g, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
+        Winograd<m>::filter_grad(in, out);
+      });
 #pragma GCC unroll 4
       for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 4
         for (int j = 0; j < 3; ++j) store<T>(taps + (3 * i + j) * kPanel<T> + c, g[i][j]);
     }
-    transpose(taps, kPanel<T>, 9, width, dw_.data() + (filter * s_.channels + panel * kPanel<T>) * 9, 9);
+    transpose(taps, kPanel<T>, 9, width, dw_.data() + (filter * s_.channels + panel * kPanel<T>)*9,
+              9);
   }
 
   const ConvShape& s_;

@@ -11,8 +11,12 @@ namespace onnxgrad::ONNXGRAD_ISA {
 template <class T, int m> class WinogradDx : public InputGradient<T> {
  public:
   explicit WinogradDx(const ConvShape& s)
-      : s_(s), panels_(panel_count<T>(s.channels)), dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
-        dx_pitch_(panels_ * kPanel<T> + lanes<T>), grid_(s.in[0], s.in[1]), blocks_(grid_.blocks(s.images, most_tiles())) {
+      : s_(s),
+        panels_(panel_count<T>(s.channels)),
+        dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
+        dx_pitch_(panels_ * kPanel<T> + lanes<T>),
+        grid_(s.in[0], s.in[1]),
+        blocks_(grid_.blocks(s.images, most_tiles())) {
     filters_ = space_.shared<T>(kPoints * packed_size<T>(s.filters, s.channels));
     Carver counter(nullptr);
     Task(*this, counter);
@@ -37,8 +41,8 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
  private:
   static constexpr int kSide = m + 2, kPoints = kSide * kSide;
 
-  // V and P of a block should stay in the second-level cache; but each block reads all of U, which pays for enough
-  // tiles only. Small inputs are cut further, for several threads.
+  // V and P of a block should stay in the second-level cache; but each block reads all of U, which
+  // pays for enough tiles only. Small inputs are cut further, for several threads.
   Dim most_tiles() const {
     const Dim per_tile = kPoints * (dy_pitch_ + dx_pitch_) * Dim(sizeof(T));
     const Dim total = s_.images * grid_.rows * grid_.columns;
@@ -48,8 +52,9 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
   // U[ξ][panel][filter][c] = G mirrored(W[filter][c]) Gᵀ
   void transform_filters(Dim panel, Dim filter) {
     T taps[9 * kPanel<T>];
-    const Dim width = smaller(s_.channels - panel * kPanel<T>, kPanel<T>), pitch = packed_size<T>(s_.filters, s_.channels);
-    pack_transposed(w_.data() + (filter * s_.channels + panel * kPanel<T>) * 9, 9, 9, width, taps);
+    const Dim width = smaller(s_.channels - panel * kPanel<T>, kPanel<T>),
+              pitch = packed_size<T>(s_.filters, s_.channels);
+    pack_transposed(w_.data() + (filter * s_.channels + panel * kPanel<T>)*9, 9, 9, width, taps);
     T* to = space_[filters_].data() + (panel * s_.filters + filter) * kPanel<T>;
     for (Dim c = 0; c < kPanel<T>; c += lanes<T>) {
       Vec<T> g[3][3], u[kSide][kSide];
@@ -57,7 +62,8 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
       for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 4
         for (int j = 0; j < 3; ++j) g[i][j] = load<T>(taps + (8 - 3 * i - j) * kPanel<T> + c);
-      both_ways(g, u, [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::filter(in, out); });
+      both_ways(g, u,
+                [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::filter(in, out); });
 #pragma GCC unroll 8
       for (int i = 0; i < kSide; ++i)
 #pragma GCC unroll 8
@@ -81,8 +87,10 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
       const ConvShape& s = all_.s_;
       const Dim tiles = b.pixels(), pitch = packed_size<T>(s.filters, s.channels);
       for (Dim point = 0; point < kPoints; ++point)
-        set_product(Part{0, tiles, 0, all_.panels_}, Rows<T>{dy_ + point * tiles * all_.dy_pitch_, all_.dy_pitch_}, s.filters,
-                    all_.space_[all_.filters_].data() + point * pitch, whole_registers<T>(s.channels), products_ + point * tiles * all_.dx_pitch_,
+        set_product(Part{0, tiles, 0, all_.panels_},
+                    Rows<T>{dy_ + point * tiles * all_.dy_pitch_, all_.dy_pitch_}, s.filters,
+                    all_.space_[all_.filters_].data() + point * pitch,
+                    whole_registers<T>(s.channels), products_ + point * tiles * all_.dx_pitch_,
                     all_.dx_pitch_);
       for (Dim n = 0; n < b.images; ++n) store_image(b, n);
     }
@@ -92,22 +100,27 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
     void transform_dy(const Block& b) {
       const ConvShape& s = all_.s_;
       const Dim point = b.pixels() * all_.dy_pitch_;
-      for_tiles<m, kSide>(b, all_.dy_.data(), s.filters * s.out_size(), s.filters, s.out[0], s.out[1], s.pad[0] - 2, s.pad[1] - 2,
-                          strip_, [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
-        Vec<T> v[kSide][kSide];
-        both_ways(patch, v, [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::input(in, out); });
-        T* to = dy_ + tile * all_.dy_pitch_ + c;
+      for_tiles<m, kSide>(b, all_.dy_.data(), s.filters * s.out_size(), s.filters, s.out[0],
+                          s.out[1], s.pad[0] - 2, s.pad[1] - 2, strip_,
+                          [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
+                            Vec<T> v[kSide][kSide];
+                            both_ways(patch, v, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
+                              Winograd<m>::input(in, out);
+                            });
+                            T* to = dy_ + tile * all_.dy_pitch_ + c;
 #pragma GCC unroll 8
-        for (int i = 0; i < kSide; ++i)
+                            for (int i = 0; i < kSide; ++i)
 #pragma GCC unroll 8
-          for (int j = 0; j < kSide; ++j) store<T>(to + (i * kSide + j) * point, v[i][j]);
-      });
+                              for (int j = 0; j < kSide; ++j)
+                                store<T>(to + (i * kSide + j) * point, v[i][j]);
+                          });
     }
 
     // dX = Aᵀ P A for the tiles of image n of the block.
     void store_image(const Block& b, Dim n) {
       const ConvShape& s = all_.s_;
-      const Dim width = b.size[2] * m, pitch = whole_registers<T>(s.channels), point = b.pixels() * all_.dx_pitch_;
+      const Dim width = b.size[2] * m, pitch = whole_registers<T>(s.channels),
+                point = b.pixels() * all_.dx_pitch_;
       for (Dim ty = 0; ty < b.size[1]; ++ty)
         for (Dim tx = 0; tx < b.size[2]; ++tx) {
           const T* from = products_ + ((n * b.size[1] + ty) * b.size[2] + tx) * all_.dx_pitch_;
@@ -118,7 +131,9 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
             for (int i = 0; i < kSide; ++i)
 #pragma GCC unroll 8
               for (int j = 0; j < kSide; ++j) p[i][j] = load<T>(from + (i * kSide + j) * point + c);
-            both_ways(p, y, [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::output(in, out); });
+            both_ways(p, y, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
+              Winograd<m>::output(in, out);
+            });
 #pragma GCC unroll 8
             for (int i = 0; i < m; ++i)
 #pragma GCC unroll 8
@@ -128,8 +143,10 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
       const Dim top = b.at[1] * m, left = b.at[2] * m, rows = smaller(b.size[1] * m, s.in[0] - top);
       const Dim columns = smaller(width, s.in[1] - left);
       for (Dim y = 0; y < rows; ++y)
-        transpose(strip_ + y * width * pitch, pitch, columns, s.channels,
-                  all_.dx_.data() + (b.image + n) * s.channels * s.in_size() + (top + y) * s.in[1] + left, s.in_size());
+        transpose(
+            strip_ + y * width * pitch, pitch, columns, s.channels,
+            all_.dx_.data() + (b.image + n) * s.channels * s.in_size() + (top + y) * s.in[1] + left,
+            s.in_size());
     }
 
     WinogradDx& all_;

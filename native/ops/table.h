@@ -3,7 +3,13 @@
 #include "core/call.h"
 
 namespace onnxgrad {
-namespace baseline { Span<const Op> table(); }
-namespace avx2 { Span<const Op> table(); }
-namespace avx512 { Span<const Op> table(); }
+namespace baseline {
+Span<const Op> table();
+}
+namespace avx2 {
+Span<const Op> table();
+}
+namespace avx512 {
+Span<const Op> table();
+}
 }  // namespace onnxgrad

@@ -5,13 +5,13 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& tanh_grad_contract() {
   static const Contract c = Contract("TanhGrad")
-      .summary("Gradient of Tanh.")
-      .formula("dX = dY·(1 − Y²)")
-      .accuracy(Measure::ulp, 5, 1e-13)
-      .input("dY", "T[shape...]", "cotangent of Y")
-      .input("Y", "T[shape...]", "what Tanh gave")
-      .output("dX", "T[shape...]", "gradient of X")
-      .inplace("dY", "dX");
+                                .summary("Gradient of Tanh.")
+                                .formula("dX = dY·(1 − Y²)")
+                                .accuracy(Measure::ulp, 5, 1e-13)
+                                .input("dY", "T[shape...]", "cotangent of Y")
+                                .input("Y", "T[shape...]", "what Tanh gave")
+                                .output("dX", "T[shape...]", "gradient of X")
+                                .inplace("dY", "dX");
   return c;
 }
 

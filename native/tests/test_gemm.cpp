@@ -1,4 +1,5 @@
-// Products, packers and transpose against plain loops in double, on sizes around every tile and block boundary.
+// Products, packers and transpose against plain loops in double, on sizes around every tile and
+// block boundary.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -27,10 +28,11 @@ template <class T> std::vector<T> random(Dim size) {
   return v;
 }
 
-// Largest |c - exact| over the size of the terms, and whether the margin of c right of column n is untouched.
-template <class T>
-double error_of(const std::vector<T>& a, const std::vector<T>& b, const std::vector<T>& before, const std::vector<T>& c,
-                Dim m, Dim n, Dim k, Dim pitch, bool add) {
+// Largest |c - exact| over the size of the terms, and whether the margin of c right of column n is
+// untouched.
+template <class T> double error_of(const std::vector<T>& a, const std::vector<T>& b,
+                                   const std::vector<T>& before, const std::vector<T>& c, Dim m,
+                                   Dim n, Dim k, Dim pitch, bool add) {
   double worst = 0;
   for (Dim i = 0; i < m; ++i)
     for (Dim j = 0; j < pitch; ++j) {
@@ -40,7 +42,8 @@ double error_of(const std::vector<T>& a, const std::vector<T>& b, const std::vec
         continue;
       }
       double exact = add ? double(before[at]) : 0;
-      for (Dim q = 0; q < k; ++q) exact += double(a[std::size_t(i * k + q)]) * double(b[std::size_t(q * n + j)]);
+      for (Dim q = 0; q < k; ++q)
+        exact += double(a[std::size_t(i * k + q)]) * double(b[std::size_t(q * n + j)]);
       worst = std::fmax(worst, std::fabs(double(c[at]) - exact) / std::sqrt(double(k) + 1));
     }
   return worst;
@@ -48,8 +51,10 @@ double error_of(const std::vector<T>& a, const std::vector<T>& b, const std::vec
 
 template <class T> void check_product(Dim m, Dim n, Dim k, bool add) {
   const double limit = sizeof(T) == 4 ? 4e-6 : 1e-14;
-  const std::vector<T> a = random<T>(m * k + 1), b = random<T>(k * n + 1), start = random<T>(m * (n + 3) + 1);
-  std::vector<T> a_columns(a.size()), b_transposed(b.size()), packed(std::size_t(packed_size<T>(k, n) + 1), T(9)), again = packed;
+  const std::vector<T> a = random<T>(m * k + 1), b = random<T>(k * n + 1),
+                       start = random<T>(m * (n + 3) + 1);
+  std::vector<T> a_columns(a.size()), b_transposed(b.size()),
+      packed(std::size_t(packed_size<T>(k, n) + 1), T(9)), again = packed;
   transpose(a.data(), k, m, k, a_columns.data(), m);
   transpose(b.data(), n, k, n, b_transposed.data(), k);
   pack(b.data(), n, k, n, packed.data());
@@ -64,7 +69,9 @@ template <class T> void check_product(Dim m, Dim n, Dim k, bool add) {
   const auto run = [&](const char* what, auto source) {
     std::vector<T> c = start;
     const Dim panels = panel_count<T>(n), half_rows = m / 2, half_panels = panels / 2;
-    const Part parts[] = {{0, half_rows, 0, panels}, {half_rows, m, 0, half_panels}, {half_rows, m, half_panels, panels}};
+    const Part parts[] = {{0, half_rows, 0, panels},
+                          {half_rows, m, 0, half_panels},
+                          {half_rows, m, half_panels, panels}};
     for (const Part& part : parts)
       add ? add_product(part, source, k, packed.data(), n, c.data(), n + 3)
           : set_product(part, source, k, packed.data(), n, c.data(), n + 3);
@@ -84,14 +91,17 @@ template <class T> void check_transpose(Dim rows, Dim columns) {
   transpose(in.data(), columns, rows, columns, out.data(), rows + 2);
   for (Dim j = 0; j < columns; ++j)
     for (Dim i = 0; i < rows + 2; ++i)
-      expect(out[std::size_t(j * (rows + 2) + i)] == (i < rows ? in[std::size_t(i * columns + j)] : T(7)), "transpose", rows, columns, 0, 0);
+      expect(out[std::size_t(j * (rows + 2) + i)] ==
+                 (i < rows ? in[std::size_t(i * columns + j)] : T(7)),
+             "transpose", rows, columns, 0, 0);
 }
 
 template <class T> void check_type() {
   for (Dim m : {0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 25, 47})
     for (Dim n : {1, 7, 8, 15, 16, 17, 31, 32, 33, 67})
       for (Dim k : {0, 1, 5, 31}) check_product<T>(m, n, k, (m + n + k) % 2 == 0);
-  for (Dim k : {255, 256, 257, 600}) check_product<T>(13, 35, k, true), check_product<T>(1, 150, k, false);
+  for (Dim k : {255, 256, 257, 600})
+    check_product<T>(13, 35, k, true), check_product<T>(1, 150, k, false);
   check_product<T>(500, 40, 300, false);
   for (Dim r : {0, 1, 3, 4, 8, 15, 16, 17, 33})
     for (Dim c : {1, 2, 7, 8, 16, 19, 40}) check_transpose<T>(r, c);

@@ -1,5 +1,5 @@
-// Every operator under sanitizers, in a host that lends exactly the memory that the contract says: random shapes,
-// empty dims, odd alignment, results over the memory of dY.
+// Every operator under sanitizers, in a host that lends exactly the memory that the contract says:
+// random shapes, empty dims, odd alignment, results over the memory of dY.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -19,7 +19,8 @@ class TestHost final : public Host {
     for (TensorView& out : outputs) {
       if (!out.present) continue;
       const auto bytes = static_cast<std::size_t>(out.shape.size() * bytes_of(out.type));
-      memory_.push_back(std::make_unique<char[]>(bytes + 1));  // exact: one byte further is an error
+      memory_.push_back(
+          std::make_unique<char[]>(bytes + 1));  // exact: one byte further is an error
       out.data = reuse_ ? reuse_ : memory_.back().get();
     }
   }
@@ -35,13 +36,16 @@ class TestHost final : public Host {
 template <class T> struct Tensor {
   std::unique_ptr<T[]> data;
   TensorView view;
-  Tensor(const Shape& shape, std::mt19937& random) : data(new T[static_cast<std::size_t>(shape.size())]) {
-    for (Dim i = 0; i < shape.size(); ++i) data[static_cast<std::size_t>(i)] = std::uniform_real_distribution<T>(0, 1)(random);
+  Tensor(const Shape& shape, std::mt19937& random)
+      : data(new T[static_cast<std::size_t>(shape.size())]) {
+    for (Dim i = 0; i < shape.size(); ++i)
+      data[static_cast<std::size_t>(i)] = std::uniform_real_distribution<T>(0, 1)(random);
     view.data = data.get(), view.type = dtype_of<T>, view.present = true, view.shape = shape;
   }
 };
 
-// Only for operators whose inputs share one shape, or end in a bias: the others have tests of their own.
+// Only for operators whose inputs share one shape, or end in a bias: the others have tests of their
+// own.
 bool is_pointwise(const Contract& c) {
   for (const TensorSpec& t : c.inputs())
     if (t.dims != "[shape...]" && t.dims != "[outer..., C]" && t.dims != "[C]") return false;
@@ -67,7 +71,8 @@ template <class T> void run(const Op& op, const Shape& shape, bool reuse, std::m
 
 int main() {
   std::mt19937 random(1);
-  const Shape shapes[] = {{1, 1}, {3, 5}, {0, 4}, {4, 0}, {2, 3, 7}, {17, 33}, {1, 70'001}, {40'000, 2}, {5, 1, 2, 3}, {1, 300'007}};
+  const Shape shapes[] = {{1, 1},   {3, 5},      {0, 4},      {4, 0},       {2, 3, 7},
+                          {17, 33}, {1, 70'001}, {40'000, 2}, {5, 1, 2, 3}, {1, 300'007}};
   int runs = 0;
   for (const Op& op : ops()) {
     if (!is_pointwise(op.contract())) continue;

@@ -1,4 +1,5 @@
-// The error of every elementary function, against long double, and its special values. One program per instruction set.
+// The error of every elementary function, against long double, and its special values. One program
+// per instruction set.
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -12,12 +13,14 @@ using namespace onnxgrad::ONNXGRAD_ISA;
 
 int g_failures = 0;
 
-template <class T> T apply(Vec<T> (*f)(Vec<T>), T x) { return f(splat<T>(x))[0]; }
+template <class T> T apply(Vec<T> (*f)(Vec<T>), T x) {
+  return f(splat<T>(x))[0];
+}
 
 // Largest error over [low, high], in ulp of max(|exact|, floor).
-template <class T>
-void check(const char* name, Vec<T> (*f)(Vec<T>), const std::function<long double(long double)>& exact, double low,
-           double high, double bound, double floor) {
+template <class T> void check(const char* name, Vec<T> (*f)(Vec<T>),
+                              const std::function<long double(long double)>& exact, double low,
+                              double high, double bound, double floor) {
   long double worst = 0;
   T where = 0;
   constexpr int kPoints = 200'000;
@@ -25,14 +28,16 @@ void check(const char* name, Vec<T> (*f)(Vec<T>), const std::function<long doubl
     const T x = T(low + (high - low) * i / kPoints);
     const long double e = exact(static_cast<long double>(x));
     const long double scale = std::max(std::fabs(e), static_cast<long double>(floor));
-    const long double ulp = std::ldexp(1.0L, std::ilogb(scale) - (std::numeric_limits<T>::digits - 1));
+    const long double ulp =
+        std::ldexp(1.0L, std::ilogb(scale) - (std::numeric_limits<T>::digits - 1));
     const long double error = std::fabs(static_cast<long double>(apply<T>(f, x)) - e) / ulp;
     if (!(error <= worst)) worst = error, where = x;
   }
   const bool good = worst <= bound;
   g_failures += !good;
-  std::printf("%-22s %-6s %6.2f ulp at %-12g allowed %g%s\n", name, sizeof(T) == 4 ? "float" : "double",
-              static_cast<double>(worst), static_cast<double>(where), bound, good ? "" : "  FAILED");
+  std::printf("%-22s %-6s %6.2f ulp at %-12g allowed %g%s\n", name,
+              sizeof(T) == 4 ? "float" : "double", static_cast<double>(worst),
+              static_cast<double>(where), bound, good ? "" : "  FAILED");
 }
 
 template <class T> void expect(const char* what, T got, T wanted) {
@@ -41,31 +46,47 @@ template <class T> void expect(const char* what, T got, T wanted) {
   if (!same) std::printf("%s gives %g, expected %g  FAILED\n", what, double(got), double(wanted));
 }
 
-template <class T> Vec<T> quick(Vec<T> x) { return quick_gelu_derivative<T>(x, splat<T>(T(1))); }
+template <class T> Vec<T> quick(Vec<T> x) {
+  return quick_gelu_derivative<T>(x, splat<T>(T(1)));
+}
 
 template <class T> void check_all() {
   using std::exp, std::tanh, std::erf;
   const bool single = sizeof(T) == 4;
   const double tiny = single ? 1e-30 : 1e-290;
   const auto sigmoid_exact = [](long double x) { return 1 / (1 + exp(-x)); };
-  check<T>("exp", onnxgrad::ONNXGRAD_ISA::exp<T>, [](long double x) { return exp(x); }, single ? -87 : -700, single ? 88 : 700, 1.5, tiny);
-  check<T>("tanh", onnxgrad::ONNXGRAD_ISA::tanh<T>, [](long double x) { return tanh(x); }, -20, 20, 3, tiny);
-  check<T>("tanh near 0", onnxgrad::ONNXGRAD_ISA::tanh<T>, [](long double x) { return tanh(x); }, -1e-3, 1e-3, 3, tiny);
+  check<T>(
+      "exp", onnxgrad::ONNXGRAD_ISA::exp<T>, [](long double x) { return exp(x); },
+      single ? -87 : -700, single ? 88 : 700, 1.5, tiny);
+  check<T>(
+      "tanh", onnxgrad::ONNXGRAD_ISA::tanh<T>, [](long double x) { return tanh(x); }, -20, 20, 3,
+      tiny);
+  check<T>(
+      "tanh near 0", onnxgrad::ONNXGRAD_ISA::tanh<T>, [](long double x) { return tanh(x); }, -1e-3,
+      1e-3, 3, tiny);
   check<T>("sigmoid", sigmoid<T>, sigmoid_exact, single ? -80 : -600, 40, 3, tiny);
-  check<T>("erf", onnxgrad::ONNXGRAD_ISA::erf<T>, [](long double x) { return erf(x); }, -7, 7, 3, tiny);
-  check<T>("gelu derivative", gelu_derivative<T>,
-           [](long double x) {
-             return 0.5L * std::erfc(-x / std::sqrt(2.0L)) + x * exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846L);
-           },
-           -14, 14, 5, 0.125);
-  check<T>("quick gelu derivative", quick<T>,
-           [&](long double x) { return sigmoid_exact(x) * (1 + x * sigmoid_exact(-x)); }, -40, 40, 5, 0.125);
-  check<T>("fast gelu derivative", fast_gelu_derivative<T>,
-           [&](long double x) {
-             const long double a = std::sqrt(2 / 3.14159265358979323846L), u = a * (x + 0.044715L * x * x * x);
-             return sigmoid_exact(2 * u) * (1 + x * sigmoid_exact(-2 * u) * 2 * a * (1 + 3 * 0.044715L * x * x));
-           },
-           -9, 9, 5, 0.125);
+  check<T>(
+      "erf", onnxgrad::ONNXGRAD_ISA::erf<T>, [](long double x) { return erf(x); }, -7, 7, 3, tiny);
+  check<T>(
+      "gelu derivative", gelu_derivative<T>,
+      [](long double x) {
+        return 0.5L * std::erfc(-x / std::sqrt(2.0L)) +
+               x * exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846L);
+      },
+      -14, 14, 5, 0.125);
+  check<T>(
+      "quick gelu derivative", quick<T>,
+      [&](long double x) { return sigmoid_exact(x) * (1 + x * sigmoid_exact(-x)); }, -40, 40, 5,
+      0.125);
+  check<T>(
+      "fast gelu derivative", fast_gelu_derivative<T>,
+      [&](long double x) {
+        const long double a = std::sqrt(2 / 3.14159265358979323846L),
+                          u = a * (x + 0.044715L * x * x * x);
+        return sigmoid_exact(2 * u) *
+               (1 + x * sigmoid_exact(-2 * u) * 2 * a * (1 + 3 * 0.044715L * x * x));
+      },
+      -9, 9, 5, 0.125);
 
   const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   expect<T>("exp(inf)", apply<T>(onnxgrad::ONNXGRAD_ISA::exp<T>, inf), inf);
@@ -80,8 +101,9 @@ template <class T> void check_all() {
   }
   const T payload = from_bits<T>(bits<T>(splat<T>(nan)) + 1)[0];  // a NaN whose low bits are not 0
   for (T x : {nan, payload})
-    for (auto* f : {onnxgrad::ONNXGRAD_ISA::exp<T>, onnxgrad::ONNXGRAD_ISA::tanh<T>, sigmoid<T>,
-                    onnxgrad::ONNXGRAD_ISA::erf<T>, gelu_derivative<T>, fast_gelu_derivative<T>, quick<T>})
+    for (auto* f :
+         {onnxgrad::ONNXGRAD_ISA::exp<T>, onnxgrad::ONNXGRAD_ISA::tanh<T>, sigmoid<T>,
+          onnxgrad::ONNXGRAD_ISA::erf<T>, gelu_derivative<T>, fast_gelu_derivative<T>, quick<T>})
       expect<T>("f(NaN)", apply<T>(f, x), nan);
 }
 

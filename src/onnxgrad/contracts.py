@@ -1,8 +1,8 @@
 """The contracts of onnxgrad's operators, read from the native module: names, shapes, types, attributes.
 
-    >>> from onnxgrad.contracts import contracts
-    >>> contracts()["ReluGrad"].formula
-    'dX = X > 0 ? dY : 0'
+>>> from onnxgrad.contracts import contracts
+>>> contracts()["ReluGrad"].formula
+'dX = X > 0 ? dY : 0'
 """
 
 from __future__ import annotations

@@ -11,3 +11,7 @@ class ContractError(OnnxGradError, ValueError):
 
 class GradientError(OnnxGradError):
     """A model cannot be differentiated; the message names every node that stands in the way."""
+
+
+class ModelError(OnnxGradError, ValueError):
+    """There is no model to work with: a file that is missing, damaged or something else."""

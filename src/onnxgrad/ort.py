@@ -33,7 +33,9 @@ def library_path() -> str:
 def register(session_options: onnxruntime.SessionOptions) -> onnxruntime.SessionOptions:
     """Make onnxgrad's operators known to sessions created with these options; returns the options.
 
-    A second call on the same options changes nothing.
+    A second call on the same options changes nothing. Use the options for models that import `com.microsoft`, as
+    every model with our operators does: in a session of another model, ONNX Runtime looks for its own fused operators
+    in a version of that domain that it does not have, and fails. `onnxgrad.session` takes care of it.
 
         >>> import onnxruntime, onnxgrad
         >>> options = onnxgrad.register(onnxruntime.SessionOptions())
@@ -65,10 +67,14 @@ def session(
     """
     import onnxruntime
 
-    options = register(options or onnxruntime.SessionOptions())
+    options = options or onnxruntime.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
-    check_attributes(model)
+    proto = _proto(model)
+    if proto is None or any(o.domain == DOMAIN for o in proto.opset_import):
+        register(options)
+    if proto is not None:
+        check_attributes(proto)
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
     elif isinstance(model, os.PathLike):
@@ -77,20 +83,22 @@ def session(
     return onnxruntime.InferenceSession(model, options, **session_arguments)
 
 
-def check_attributes(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> None:
-    """Raise ContractError when one of our nodes has an attribute that its contract does not have.
-
-    A file that is no ONNX model is left to ONNX Runtime, whose message is about the file.
-    """
+def _proto(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto | None:
+    """The model without its external data; None for what is no ONNX model: that is ONNX Runtime's to say."""
     import onnx
 
     try:
         if isinstance(model, bytes):
-            model = onnx.load_model_from_string(model)
-        elif not isinstance(model, onnx.ModelProto):
-            model = onnx.load(os.fspath(model), load_external_data=False)
+            return onnx.load_model_from_string(model)
+        if isinstance(model, onnx.ModelProto):
+            return model
+        return onnx.load(os.fspath(model), load_external_data=False)
     except Exception:
-        return
+        return None
+
+
+def check_attributes(model: onnx.ModelProto) -> None:
+    """Raise ContractError when one of our nodes has an attribute that its contract does not have."""
     for graph in (model.graph, *model.functions):
         for node in _nodes(graph):
             if node.domain == DOMAIN and node.op_type in contracts():
@@ -111,7 +119,10 @@ def _check_node(node: onnx.NodeProto) -> None:
     contract = contracts()[node.op_type]
     known = [a.name for a in contract.attributes]
     # a list of strings travels a second time as one string, for runtimes that cannot read lists
-    allowed = {*known, *(f"{a.name}_text" for a in contract.attributes if a.kind == "a list of strings")}
+    allowed = {
+        *known,
+        *(f"{a.name}_text" for a in contract.attributes if a.kind == "a list of strings"),
+    }
     for attribute in node.attribute:
         if attribute.name not in allowed:
             expected = ", ".join(known) or "none"

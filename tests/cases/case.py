@@ -90,7 +90,8 @@ class Case:
     def _call_reference(self, function: str, dtype):
         module = importlib.import_module(f"reference.{self.contract.python_name}")
         inputs = {
-            k: v.astype(np.float64) if v.dtype == dtype else v for k, v in self.inputs(dtype).items()
+            k: v.astype(np.float64) if v.dtype == dtype else v
+            for k, v in self.inputs(dtype).items()
         }
         with np.errstate(all="ignore"):
             return getattr(module, function)(**inputs, **self._rounded_attributes())
@@ -103,9 +104,7 @@ class Case:
         }
 
     def _float_defaults(self) -> dict[str, Any]:
-        return {
-            a.name: a.default for a in self.contract.attributes if isinstance(a.default, float)
-        }
+        return {a.name: a.default for a in self.contract.attributes if isinstance(a.default, float)}
 
     def _named(self, result) -> dict[str, np.ndarray]:
         names = [t.name for t in self.contract.outputs]
@@ -121,7 +120,9 @@ class Case:
         expected = self.run_reference(dtype)
         for name in self.wanted():
             assert got[name].dtype == dtype, f"{name} is {got[name].dtype}"
-            assert got[name].shape == np.shape(expected[name]), f"{name} has shape {got[name].shape}"
+            assert got[name].shape == np.shape(expected[name]), (
+                f"{name} has shape {got[name].shape}"
+            )
             error = self.error(got[name], expected[name], dtype)
             bound = self.bound(dtype)
             assert error <= bound, f"{self}: {name} is off by {error:.3g}, allowed {bound:.3g}"

@@ -18,13 +18,28 @@ def output_size(size, extent, stride, pads, auto_pad):
 def conv(title, n, c, m, size, kernel, **attributes) -> Case:
     """A convolution of n images with c channels to m channels; `outputs` asks for some gradients only."""
     rank, group = len(size), attributes.get("group", 1)
-    strides, dilations = attributes.get("strides", [1] * rank), attributes.get("dilations", [1] * rank)
+    strides, dilations = (
+        attributes.get("strides", [1] * rank),
+        attributes.get("dilations", [1] * rank),
+    )
     pads, auto_pad = attributes.get("pads", [0] * 2 * rank), attributes.get("auto_pad", "NOTSET")
     out = [
-        output_size(size[a], (kernel[a] - 1) * dilations[a] + 1, strides[a], (pads[a], pads[a + rank]), auto_pad)
+        output_size(
+            size[a],
+            (kernel[a] - 1) * dilations[a] + 1,
+            strides[a],
+            (pads[a], pads[a + rank]),
+            auto_pad,
+        )
         for a in range(rank)
     ]
-    return Case(title, dY=normal(n, m, *out), X=normal(n, c, *size), W=normal(m, c // group, *kernel), **attributes)
+    return Case(
+        title,
+        dY=normal(n, m, *out),
+        X=normal(n, c, *size),
+        W=normal(m, c // group, *kernel),
+        **attributes,
+    )
 
 
 def listed(values):
@@ -64,26 +79,32 @@ AUTO_PAD = [
         list(size), list(k), strides=list(s), auto_pad=mode,
     )
     for mode in ("SAME_UPPER", "SAME_LOWER", "VALID")
-    for size, k, s in (((10,), (4,), (2,)), ((7, 8), (3, 3), (1, 1)), ((7, 8), (2, 4), (2, 3)), ((4, 5, 6), (3, 2, 3), (2, 2, 1)))
+    for size, k, s in (
+        ((10,), (4,), (2,)), ((7, 8), (3, 3), (1, 1)), ((7, 8), (2, 4), (2, 3)), ((4, 5, 6), (3, 2, 3), (2, 2, 1)),
+    )
 ] + [
     conv("auto_pad SAME_UPPER with dilations", 1, 3, 4, [9, 10], [3, 3], dilations=[2, 3], auto_pad="SAME_UPPER"),
-    conv("auto_pad SAME_LOWER where stride exceeds the kernel", 1, 3, 4, [9, 10], [1, 2], strides=[3, 4], auto_pad="SAME_LOWER"),
+    conv("auto_pad SAME_LOWER where stride exceeds the kernel", 1, 3, 4, [9, 10], [1, 2], strides=[3, 4],
+         auto_pad="SAME_LOWER"),
     conv("auto_pad VALID with pads of zero", 1, 3, 4, [6, 6], [3, 3], auto_pad="VALID", pads=[0, 0, 0, 0]),
 ]  # fmt: skip
 
 # 3x3 with stride 1: the Winograd tiles, their borders and their padding of channels.
+_FOUR = dict(winograd_tile=4, rtol=1e-5, why="F(4x4) is chosen for speed: its transforms cancel")
 WINOGRAD = [
     conv(f"3x3, {c} to {m} channels, size {h}x{w}, pads {p}", n, c, m, [h, w], [3, 3], pads=[p] * 4)
     for n, c, m, h, w, p in (
         (1, 16, 16, 8, 8, 1), (2, 16, 16, 7, 7, 1), (2, 16, 32, 14, 14, 1), (1, 32, 16, 9, 13, 0), (2, 17, 33, 6, 5, 1),
         (1, 33, 17, 5, 12, 2), (3, 64, 64, 4, 4, 1), (2, 24, 40, 10, 3, 0), (1, 20, 20, 3, 3, 0), (1, 20, 20, 3, 3, 1),
         (1, 20, 20, 3, 3, 2), (1, 48, 16, 2, 9, 1), (1, 16, 48, 1, 1, 1), (5, 16, 16, 6, 6, 1), (1, 16, 16, 30, 70, 1),
-        (1, 64, 64, 20, 20, 1), (2, 80, 72, 7, 9, 1), (1, 31, 130, 8, 6, 1), (9, 16, 18, 7, 7, 1), (1, 16, 16, 5, 260, 1),
+        (1, 64, 64, 20, 20, 1), (2, 80, 72, 7, 9, 1), (1, 31, 130, 8, 6, 1), (9, 16, 18, 7, 7, 1),
+        (1, 16, 16, 5, 260, 1),
     )
 ] + [
     conv("3x3, asymmetric pads", 2, 16, 16, [9, 8], [3, 3], pads=[0, 1, 2, 1]),
     conv("3x3, pads beyond the kernel", 1, 16, 16, [6, 6], [3, 3], pads=[3, 4, 5, 3]),
     conv("3x3 without Winograd", 1, 32, 32, [12, 12], [3, 3], pads=[1] * 4, winograd_tile=0),
+    conv("3x3, tiles of four", 2, 16, 24, [13, 10], [3, 3], pads=[1] * 4, **_FOUR),
     conv("3x3, dX alone", 2, 32, 32, [12, 11], [3, 3], pads=[1] * 4, outputs=("dX",)),
     conv("3x3, dW alone", 2, 32, 32, [12, 11], [3, 3], pads=[1] * 4, outputs=("dW",)),
     conv("3x3, dBias alone", 2, 32, 32, [12, 11], [3, 3], pads=[1] * 4, outputs=("dBias",)),
@@ -109,7 +130,8 @@ POINTWISE = [
 
 DEPTHWISE = [
     conv(
-        f"depthwise {listed(k)}, {c} channels, multiplier {x}, strides {listed(s)}, dilations {listed(d)}, pads {listed(p)}, size {listed(size)}",
+        f"depthwise {listed(k)}, {c} channels, multiplier {x}, strides {listed(s)}, dilations {listed(d)}, "
+        f"pads {listed(p)}, size {listed(size)}",
         2, c, c * x, list(size), list(k), strides=list(s), dilations=list(d), pads=list(p), group=c,
     )
     for c, x, size, k, s, d, p in (
@@ -121,7 +143,9 @@ DEPTHWISE = [
         (5, 1, (7, 6), (2, 3), (1, 2), (1, 1), (1, 0, 0, 2)), (4, 1, (3, 3), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
         (70, 1, (2, 2), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)), (4, 1, (50,), (7,), (1,), (1,), (3, 3)),
         (4, 2, (51,), (4,), (2,), (2,), (3, 1)), (3, 1, (4, 6, 7), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1,) * 6),
-        (3, 1, (4, 6, 7), (2, 3, 1), (2, 1, 1), (1, 2, 1), (1, 1, 0, 0, 1, 0)), (6, 1, (6, 100), (1, 9), (1, 1), (1, 1), (0, 4, 0, 4)),
+        (3, 1, (4, 6, 7), (2, 3, 1), (2, 1, 1), (1, 2, 1), (1, 1, 0, 0, 1, 0)),
+        (6, 1, (6, 100), (1, 9), (1, 1), (1, 1), (0, 4, 0, 4)),
+        (4, 1, (9, 20), (3, 3), (1, 1), (1, 1), (3, 4, 0, 5)), (4, 1, (20, 40), (3, 3), (1, 1), (1, 1), (0, 0, 2, 2)),
         (4, 1, (6, 9), (1, 1), (1, 1), (1, 1), (0, 0, 0, 0)), (2, 1, (11, 11), (11, 11), (1, 1), (1, 1), (5, 5, 5, 5)),
     )
 ] + [
@@ -132,11 +156,15 @@ DEPTHWISE = [
 ]  # fmt: skip
 
 FEW_CHANNELS = [
-    conv(f"first layer, {c} channels, kernel {listed(k)}, strides {listed(s)}, size {listed(size)}", 2, c, m, list(size), list(k), strides=list(s), pads=[p] * 2 * len(size))
+    conv(
+        f"first layer, {c} channels, kernel {listed(k)}, strides {listed(s)}, size {listed(size)}", 2, c, m,
+        list(size), list(k), strides=list(s), pads=[p] * 2 * len(size),
+    )
     for c, m, size, k, s, p in (
         (3, 16, (32, 30), (7, 7), (2, 2), 3), (1, 8, (28, 28), (5, 5), (1, 1), 2), (3, 20, (33, 40), (3, 3), (2, 2), 1),
         (4, 12, (17, 71), (4, 4), (4, 4), 0), (2, 7, (9, 9), (3, 3), (1, 1), 1), (1, 6, (200,), (10,), (5,), 0),
-        (1, 4, (6, 9, 10), (3, 3, 3), (2, 2, 2), 1), (3, 33, (16, 16), (3, 3), (1, 1), 1), (3, 5, (20, 20), (5, 5), (3, 2), 4),
+        (1, 4, (6, 9, 10), (3, 3, 3), (2, 2, 2), 1), (3, 33, (16, 16), (3, 3), (1, 1), 1),
+        (3, 5, (20, 20), (5, 5), (3, 2), 4),
     )
 ]  # fmt: skip
 
@@ -186,3 +214,21 @@ CASES = [
     *FEW_CHANNELS,
     *EDGES,
 ]
+
+# The old kernel's results are kept for these: one of each kind is enough.
+GOLDEN = {
+    "1-D kernel 4, stride 3, dilation 2, pads (3, 1), group 2",
+    "2-D kernel 3x3, strides 1x1, dilations 1x1, pads 1x1x1x1, group 1",
+    "2-D kernel 2x4, strides 2x3, dilations 2x1, pads 2x0x1x3, group 2",
+    "3-D kernel 1x2x3, strides 2x1x3, dilations 1x2x2, pads 1x2x1x0x1x2, group 2",
+    "auto_pad SAME_UPPER, 2-D size 7x8, kernel 3x3, strides 1x1",
+    "auto_pad VALID, 2-D size 7x8, kernel 3x3, strides 1x1",
+    "1x1, 5 to 3 channels, size 4x4",
+    "1x1, stride 2",
+    "depthwise, dX alone",
+    "depthwise, dW and dBias",
+    "pixels that no output reads",
+    "kernel_shape given",
+    "groups of one filter each, many channels",
+    "an empty batch",
+}

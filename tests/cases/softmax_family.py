@@ -8,7 +8,13 @@ from cases.samples import normal, ones, zeros
 
 def along_axis_cases(y) -> list[Case]:
     def case(title, *shape, axis=-1, dy=normal, **more):
-        return Case(title, dY=dy(*shape), Y=y(*shape, axis=axis), **({} if axis == -1 else {"axis": axis}), **more)
+        return Case(
+            title,
+            dY=dy(*shape),
+            Y=y(*shape, axis=axis),
+            **({} if axis == -1 else {"axis": axis}),
+            **more,
+        )
 
     return [
         case("last axis", 4, 7),
@@ -38,7 +44,9 @@ def flattened_cases(y) -> list[Case]:
     def case(title, *shape, axis=None, rows, **more):
         """`rows` is the shape after flattening, in which Y is normalised."""
         sample = lambda rng: y(*rows)(rng).reshape(shape)  # noqa: E731
-        return Case(title, dY=normal(*shape), Y=sample, **({} if axis is None else {"axis": axis}), **more)
+        return Case(
+            title, dY=normal(*shape), Y=sample, **({} if axis is None else {"axis": axis}), **more
+        )
 
     return [
         case("a matrix", 4, 7, rows=(4, 7)),

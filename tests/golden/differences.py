@@ -3,6 +3,9 @@
 _LIMIT = "the old kernel gives NaN (inf·0); onnxgrad gives the limit, dY or 0"
 
 DIFFERENCES: dict[str, dict[str, str]] = {
+    "ConvGrad": {
+        "auto_pad SAME_UPPER, 2-D size 7x8, kernel 3x3, strides 1x1": "the old kernel ignores auto_pad",
+    },
     "QuickGeluGrad": {"infinity gives the limit": _LIMIT},
     "GeluGrad": {"infinity gives the limit": _LIMIT},
     "FastGeluGrad": {
@@ -15,9 +18,14 @@ DIFFERENCES: dict[str, dict[str, str]] = {
 
 # What the old package does not do at all, by operator.
 EXTENSIONS: dict[str, str] = {
-    "every operator": "float64 (several old kernels are float32 only); shapes are checked (the old pointwise and softmax "
-    "kernels accept mismatched shapes)",
-    "SoftmaxGrad_13, LogSoftmaxGrad_13": "a tensor without elements along a middle axis, and a scalar, are refused by the "
-    "old kernel",
+    "ConvGrad": "auto_pad is obeyed; an empty batch gives zeros (the old kernel ends the process); any number of "
+    "spatial dims; attributes are checked; the attribute `winograd_tile`",
+    "every operator": "float64 (several old kernels are float32 only); shapes are checked (the old pointwise and "
+    "softmax kernels accept mismatched shapes)",
+    "SoftmaxGrad_13, LogSoftmaxGrad_13": "a tensor without elements along a middle axis, and a scalar, are refused "
+    "by the old kernel",
     "BiasGeluGrad_dX, BiasFastGeluGrad_dX": "zero channels are refused by the old kernel",
+    "LSTMTraining, LSTMGrad, GRUTraining, GRUGrad": "directions, lengths, activations, clip and input_forget (the old "
+    "kernels run forward, sigmoid and tanh only); any subset of the outputs; with P as its last input LSTMGrad is "
+    "exact, where the old gradient with peepholes is off by 3 to 36 %",
 }

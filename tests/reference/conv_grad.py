@@ -8,23 +8,43 @@ import numpy as np
 
 
 def conv_grad(
-    dY, X, W, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None, winograd_tile=2
+    dY,
+    X,
+    W,
+    *,
+    auto_pad="NOTSET",
+    dilations=None,
+    group=1,
+    kernel_shape=None,
+    pads=None,
+    strides=None,
+    winograd_tile=2,
 ):
     rank, out, size, kernel = X.ndim - 2, dY.shape[2:], X.shape[2:], W.shape[2:]
     stride, dilation = strides or [1] * rank, dilations or [1] * rank
-    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     begin = first_pads(auto_pad, pads, size, extent, stride)
 
     # Every position that an output reads, and every element of X.
-    padded = [max((o - 1) * s + e, b + i) for o, s, e, b, i in zip(out, stride, extent, begin, size)]
-    inside = (slice(None), slice(None), *(slice(b, b + i) for b, i in zip(begin, size)))
+    padded = [
+        max((o - 1) * s + e, b + i)
+        for o, s, e, b, i in zip(out, stride, extent, begin, size, strict=True)
+    ]
+    inside = (
+        slice(None),
+        slice(None),
+        *(slice(b, b + i) for b, i in zip(begin, size, strict=True)),
+    )
     x = np.zeros((*X.shape[:2], *padded))
     x[inside] = X
     x, dy, w = split_groups(x, 1, group), split_groups(dY, 1, group), split_groups(W, 0, group)
     dx, dw = np.zeros_like(x), np.zeros_like(w)
 
     for tap in np.ndindex(*kernel) if dY.size else ():
-        read = tuple(slice(k * d, k * d + (o - 1) * s + 1, s) for k, d, o, s in zip(tap, dilation, out, stride))
+        read = tuple(
+            slice(k * d, k * d + (o - 1) * s + 1, s)
+            for k, d, o, s in zip(tap, dilation, out, stride, strict=True)
+        )
         read = (slice(None), slice(None), slice(None), *read)
         at = (slice(None), slice(None), slice(None), *tap)
         dw[at] = np.einsum("ngm...,ngc...->gmc", dy, x[read], optimize=True)
@@ -45,5 +65,7 @@ def first_pads(auto_pad, pads, size, extent, stride):
         return list(pads[: len(size)]) if pads else [0] * len(size)
     if auto_pad == "VALID":
         return [0] * len(size)
-    total = [max((-(-i // s) - 1) * s + e - i, 0) for i, e, s in zip(size, extent, stride)]
+    total = [
+        max((-(-i // s) - 1) * s + e - i, 0) for i, e, s in zip(size, extent, stride, strict=True)
+    ]
     return [t // 2 if auto_pad == "SAME_UPPER" else t - t // 2 for t in total]

@@ -6,36 +6,67 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from onnxgrad.cli import ops
-from onnxgrad.errors import OnnxGradError
+from onnxgrad.cli import check, grad, inspect, ops
+from onnxgrad.cli.exit_codes import NOT_TRAINABLE, OK, USAGE
+from onnxgrad.errors import GradientError, OnnxGradError
 
-# Exit codes, the same for every subcommand.
-OK, USAGE = 0, 2
+COMMANDS = (inspect, check, grad, ops)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser with every subcommand."""
-    import onnxgrad
-
     parser = argparse.ArgumentParser(
         prog="onnxgrad", description="Train ONNX models on the ONNX Runtime you already have."
     )
-    parser.add_argument("--version", action="version", version=f"onnxgrad {onnxgrad.__version__}")
+    parser.add_argument(
+        "--version", action=_Version, help="print the versions that matter in a bug report"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (ops,):
+    for module in COMMANDS:
         command = module.add_parser(commands)
         command.set_defaults(run=module.run)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; returns the exit code. Errors are a sentence on stderr, never a traceback."""
     options = build_parser().parse_args(arguments)
     try:
         return options.run(options)
-    except OnnxGradError as error:
-        print(f"onnxgrad: {error}", file=sys.stderr)
-        return USAGE
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        sys.stderr.close()
-        return OK
+    except GradientError as error:
+        return _say(error, NOT_TRAINABLE)
+    except (OnnxGradError, OSError, ValueError) as error:
+        if isinstance(
+            error, BrokenPipeError
+        ):  # the reader of a pipe, such as head, has seen enough
+            sys.stderr.close()
+            return OK
+        return _say(error, USAGE)
+
+
+def _say(error: Exception, code: int) -> int:
+    print(f"onnxgrad: {error}", file=sys.stderr)
+    return code
+
+
+class _Version(argparse.Action):
+    """`--version`: ours, and that of everything that computes."""
+
+    def __init__(self, option_strings, dest, **options):
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        import platform
+        from importlib.metadata import PackageNotFoundError, version
+
+        import onnxgrad
+        from onnxgrad import _native
+
+        print(f"onnxgrad {onnxgrad.__version__} ({_native.instruction_set()})")
+        for name in ("onnxruntime", "onnx", "onnx-ir", "numpy"):
+            try:
+                print(f"{name} {version(name)}")
+            except PackageNotFoundError:
+                print(f"{name} is not installed")
+        print(f"Python {platform.python_version()}, {platform.platform()}")
+        parser.exit()

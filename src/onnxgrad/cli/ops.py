@@ -13,7 +13,9 @@ from onnxgrad.errors import ContractError
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
-    parser = commands.add_parser("ops", help="list the operators that onnxgrad adds to ONNX Runtime")
+    parser = commands.add_parser(
+        "ops", help="list the operators that onnxgrad adds to ONNX Runtime"
+    )
     parser.add_argument("name", nargs="?", help="show one operator in full, such as ReluGrad")
     return parser
 
@@ -22,7 +24,9 @@ def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False)
     if options.name is None:
         console.print(overview())
-        console.print(f"{len(contracts())} operators of domain com.microsoft, opset 1, float32 and float64.")
+        console.print(
+            f"{len(contracts())} operators of domain com.microsoft, opset 1, float32 and float64."
+        )
     else:
         show(find(options.name), console)
     return 0
@@ -64,7 +68,9 @@ def show(contract: Contract, console: Console) -> None:
     for kind, tensors in (("input", contract.inputs), ("output", contract.outputs)):
         for t in tensors:
             optional = " (optional)" if t.optional else ""
-            table.add_row(kind, f"[bold]{t.name}[/bold]", t.spec.replace("[", "\\["), t.doc + optional)
+            table.add_row(
+                kind, f"[bold]{t.name}[/bold]", t.spec.replace("[", "\\["), t.doc + optional
+            )
     for a in contract.attributes:
         table.add_row("attribute", f"[bold]{a.name}[/bold]", default_text(a), a.doc)
     console.print(table)

@@ -1,0 +1,119 @@
+// ConvGrad under sanitizers: random convolutions in memory of exactly the right size. Every element
+// of every output must be written; what is written there is judged by the Python tests.
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "core/call.h"
+
+namespace {
+
+using namespace onnxgrad;
+
+std::mt19937 g_random(3);
+Dim pick(Dim low, Dim high) {
+  return std::uniform_int_distribution<Dim>(low, high)(g_random);
+}
+
+template <class T> struct Tensor {
+  std::unique_ptr<T[]> data;
+  TensorView view;
+  Tensor(const Shape& shape, T value) : data(new T[static_cast<std::size_t>(shape.size())]) {
+    for (Dim i = 0; i < shape.size(); ++i) data[static_cast<std::size_t>(i)] = value;
+    view.data = data.get(), view.type = dtype_of<T>, view.present = true, view.shape = shape;
+  }
+};
+
+// Outputs begin as NaN. Pieces run backwards on one thread: none may depend on their order.
+template <class T> class TestHost final : public Host {
+ public:
+  void allocate(Span<TensorView> outputs) override {
+    for (TensorView& out : outputs) {
+      if (!out.present) continue;
+      tensors.emplace_back(out.shape, std::numeric_limits<T>::quiet_NaN());
+      out.data = tensors.back().data.get();
+    }
+  }
+  void parallel_for(Dim count, Body body, void* context) override {
+    for (Dim i = count; i-- > 0;) body(context, i);
+  }
+  bool all_written() const {
+    for (const Tensor<T>& t : tensors)
+      for (Dim i = 0; i < t.view.shape.size(); ++i)
+        if (std::isnan(t.data[static_cast<std::size_t>(i)])) return false;
+    return true;
+  }
+  std::vector<Tensor<T>> tensors;
+};
+
+struct Convolution {
+  Shape dy, x, w;
+  Integers pads, strides, dilations;
+  Dim group;
+};
+
+Convolution random_convolution() {
+  constexpr Dim widths[] = {1, 2, 3, 5, 8, 16, 17, 32, 40};
+  const int rank = int(pick(1, 3));
+  const bool simple =
+      pick(0, 1) == 0;  // stride 1, kernel 1 or 3: the shapes with algorithms of their own
+  const Dim channels = widths[pick(0, 8)], filters = widths[pick(0, 8)], side = pick(0, 1) ? 3 : 1;
+  Convolution c;
+  c.group = pick(0, 2) ? 1 : pick(1, 6);
+  c.x = {pick(1, 3), c.group * channels};
+  c.dy = {c.x[0], c.group * filters};
+  c.w = {c.group * filters, channels};
+  Integers ends;
+  for (int a = 0; a < rank; ++a) {
+    const Dim kernel = simple ? side : pick(1, 4), stride = simple ? 1 : pick(1, 3),
+              dilation = simple ? 1 : pick(1, 3);
+    const Dim begin = pick(0, 1) * pick(0, 3), end = pick(0, 1) * pick(0, 3),
+              extent = (kernel - 1) * dilation + 1;
+    const Dim size = pick(extent, extent + (rank == 1 ? 70 : rank == 2 ? 20 : 6));
+    c.x.push_back(size), c.w.push_back(kernel),
+        c.dy.push_back((size + begin + end - extent) / stride + 1);
+    c.strides.push_back(stride), c.dilations.push_back(dilation), c.pads.push_back(begin),
+        ends.push_back(end);
+  }
+  c.pads.insert(c.pads.end(), ends.begin(), ends.end());
+  return c;
+}
+
+template <class T> bool run(const Op& op, const Convolution& c) {
+  const Contract& contract = op.contract();
+  std::vector<Attribute> attributes = contract.defaults();
+  const auto set = [&](std::string_view name, Attribute value) {
+    attributes[static_cast<std::size_t>(contract.attribute_index(name))] = std::move(value);
+  };
+  set("pads", c.pads), set("strides", c.strides), set("dilations", c.dilations),
+      set("group", c.group);
+  const Tensor<T> dy(c.dy, T(1)), x(c.x, T(2)), w(c.w, T(3));
+  const TensorView inputs[] = {dy.view, x.view, w.view};
+  TensorView outputs[3];
+  for (TensorView& out : outputs) out.present = true;
+  TestHost<T> host;
+  Call call(contract, attributes, {inputs, 3}, {outputs, 3}, host);
+  op.run(call);
+  return host.all_written();
+}
+
+}  // namespace
+
+int main() {
+  int failures = 0;
+  for (const Op& op : ops()) {
+    if (op.contract().name() != "ConvGrad") continue;
+    for (int i = 0; i < 300; ++i) {
+      const Convolution c = random_convolution();
+      if (run<float>(op, c) && run<double>(op, c)) continue;
+      ++failures;
+      std::printf("not written: X %s W %s\n", to_string(c.x).c_str(), to_string(c.w).c_str());
+    }
+  }
+  std::printf("%s: %d failures\n", instruction_set(), failures);
+  return failures != 0;
+}

@@ -1,0 +1,113 @@
+"""When a gradient is wrong: the operator whose own gradient is, found by checking nodes one by one, last first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad import ort
+from onnxgrad.autodiff import vjp
+from onnxgrad.autodiff.examine import examine
+from onnxgrad.autodiff.plan import describe
+
+if TYPE_CHECKING:
+    from onnxgrad.checking.differences import Problem
+
+MOST_NODES = 500
+
+
+def find_culprit(problem: Problem) -> str:
+    """A description of the first node, from the outputs back, whose gradient central differences refute."""
+    examination = examine(problem.model)
+    active = {v.name for v in examination.active}
+    nodes = [n for n in examination.model.graph if any(v.name in active for v in n.outputs)][
+        -MOST_NODES:
+    ]
+    values = _forward_values(examination.model, nodes, problem)
+    for node in reversed(nodes):
+        if _is_wrong(node, examination.model, values, active, problem):
+            return describe(node)
+    return ""
+
+
+def _forward_values(
+    model: ir.Model, nodes: list[ir.Node], problem: Problem
+) -> dict[str, np.ndarray]:
+    """What every node reads, from one run with all of it as outputs."""
+    from onnxgrad.checking.differences import _quiet
+
+    copy = model.clone()
+    wanted = {v.name for n in nodes for v in n.inputs if v is not None and v.producer() is not None}
+    known = {v.name for v in copy.graph.outputs}
+    for node in copy.graph:
+        copy.graph.outputs.extend(v for v in node.outputs if v.name in wanted - known)
+    session = ort.session(ir.to_proto(copy), _quiet())
+    inputs = {i.name for i in session.get_inputs()}
+    names = [o.name for o in session.get_outputs()]
+    results = dict(
+        zip(
+            names,
+            session.run(names, {k: v for k, v in problem.feeds.items() if k in inputs}),
+            strict=True,
+        )
+    )
+    constants = {
+        n: v.const_value.numpy()
+        for n, v in copy.graph.initializers.items()
+        if v.const_value is not None
+    }
+    return {**constants, **problem.feeds, **results}
+
+
+def _is_wrong(node: ir.Node, model: ir.Model, values, active: set[str], problem: Problem) -> bool:
+    """Whether the node alone fails; a node that cannot be tried alone is not suspected."""
+    from onnxgrad.checking.differences import Problem as Alone
+
+    try:
+        single = _single(node, model, values, active)
+        alone = Alone(single, {}, problem.precision, problem.seed)
+        return any(not alone.row(name, 2).good for name in alone.parameters)
+    except Exception:
+        return False
+
+
+def _single(node: ir.Node, model: ir.Model, values, active: set[str]) -> ir.Model:
+    """A model of one node; what it reads become initializers, those with a gradient of rank 1 at least."""
+    renamed: dict[str, ir.Value] = {}
+    for value in node.inputs:
+        if value is not None and value.name not in renamed:
+            array = (
+                np.atleast_1d(values[value.name]) if value.name in active else values[value.name]
+            )
+            renamed[value.name] = ir.Value(
+                name=value.name, const_value=ir.tensor(array, name=value.name)
+            )
+            renamed[value.name].dtype = ir.DataType.from_numpy(array.dtype)
+            renamed[value.name].shape = ir.Shape(array.shape)
+    inputs = [renamed[v.name] if v is not None else None for v in node.inputs]
+    copy = ir.Node(
+        node.domain,
+        node.op_type,
+        inputs,
+        node.attributes.values(),
+        num_outputs=len(node.outputs),
+        name="one",
+    )
+    for new, old in zip(copy.outputs, node.outputs, strict=True):
+        new.name, new.dtype = old.name, old.dtype
+    outputs = [
+        new for new, old in zip(copy.outputs, node.outputs, strict=True) if old.name in active
+    ]
+    graph = ir.Graph(
+        [],
+        outputs,
+        nodes=[copy],
+        initializers=list(renamed.values()),
+        opset_imports=dict(model.opset_imports),
+        name="one",
+    )
+    single = ir.Model(graph, ir_version=model.ir_version or 8)
+    vjp(single)  # a node without a gradient of its own raises here
+    return single

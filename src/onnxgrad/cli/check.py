@@ -1,0 +1,75 @@
+"""`onnxgrad check model.onnx`: are the gradients right? Central differences decide."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from onnxgrad.cli.exit_codes import FAILED, OK
+
+
+def add_parser(commands) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        "check",
+        help="compare the gradients of a model with central differences",
+        description="Exit code 0 when every gradient is right, 1 when one is not.",
+    )
+    parser.add_argument("model", help="an ONNX file")
+    parser.add_argument(
+        "--data", metavar="FILE.npz", help="inputs by name (default: random numbers)"
+    )
+    parser.add_argument(
+        "--directions",
+        type=int,
+        default=2,
+        metavar="N",
+        help="directions per parameter (default 2)",
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from onnxgrad.checking import check_gradients
+    from onnxgrad.inspection.reading import read
+
+    console = Console(highlight=False)
+    read(options.model)  # a file that is no model gives its sentence here
+    data = dict(np.load(options.data)) if options.data else None
+    with console.status("checking") as status:
+        result = check_gradients(
+            options.model,
+            data,
+            directions=max(1, options.directions),
+            seed=options.seed,
+            progress=lambda row: status.update(f"checking {escape(row.parameter)}"),
+        )
+    show(result, console)
+    return OK if result.good else FAILED
+
+
+def show(result, console: Console) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("parameter", overflow="fold")
+    for title in ("shape", "|gradient|", "error", ""):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in result.rows:
+        verdict = "[green]✓[/green]" if row.good else "[red]✗[/red]"
+        shape = "×".join(map(str, row.shape))
+        table.add_row(escape(row.parameter), shape, f"{row.norm:.3g}", f"{row.error:.1e}", verdict)
+    console.print(table)
+    how = f"{len(result.rows)} gradients, checked in {result.precision}"
+    if result.good:
+        console.print(f"\n[bold green]right[/bold green]: {how}")
+        return
+    wrong = sum(not row.good for row in result.rows)
+    console.print(f"\n[bold red]wrong[/bold red]: {wrong} of {how}")
+    culprit = (
+        result.culprit or "no single operator: a kink near the inputs, or an interplay of several"
+    )
+    console.print(f"suspect: [bold]{escape(culprit)}[/bold]")

@@ -1,0 +1,184 @@
+"""`onnxgrad inspect model.onnx`: what can be trained, what not, why, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from onnxgrad.cli.exit_codes import NOT_TRAINABLE, OK
+
+MOST_LAYERS = 40
+MOST_NODES = 8
+
+
+def add_parser(commands) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        "inspect",
+        help="say what in a model can be trained, what not, why, and what to do",
+        description="Exit code 0 when something can be trained, 3 when not, 2 when there is no model to read.",
+    )
+    parser.add_argument("model", help="an ONNX file")
+    parser.add_argument(
+        "--batch", type=int, default=1, metavar="N", help="batch size for the estimates (default 1)"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON, documented in docs/inspect.md"
+    )
+    parser.add_argument(
+        "--no-runtime", action="store_true", help="do not try to load the model in onnxruntime"
+    )
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    from onnxgrad.inspection import inspect
+    from onnxgrad.inspection.probe import Verdict, probe
+
+    report = inspect(options.model, batch=options.batch)
+    verdict = Verdict(True, "") if options.no_runtime else probe(options.model)
+    if options.json:
+        loads = None if options.no_runtime else verdict.loads
+        runtime = {"loads": loads, "text": verdict.text}
+        print(json.dumps({**report.as_dict(), "onnxruntime": runtime}, indent=1))
+    else:
+        show(report, verdict, Console(highlight=False))
+    return OK if report.trainable else NOT_TRAINABLE
+
+
+def show(report, verdict, console: Console) -> None:
+    console.print(f"[bold]{escape(report.source)}[/bold]")
+    made = f", made by {escape(report.producer)}" if report.producer else ""
+    console.print(f"opset {report.opset}, IR {report.ir_version}, {report.nodes:,} nodes{made}\n")
+    console.print(tensors(report))
+    show_parameters(report, console)
+    show_obstacles(report, console)
+    show_cost(report, console)
+    for text in [*report.warnings, *([verdict.text] if not verdict.loads else [])]:
+        console.print(f"[yellow]note[/yellow]  {escape(text)}")
+    console.print()
+    show_verdict(report, console)
+
+
+def tensors(report) -> Table:
+    table = plain_table()
+    for kind, values in (("input", report.inputs), ("output", report.outputs)):
+        for value in values:
+            shape = (
+                "rank unknown"
+                if value.shape is None
+                else " × ".join(map(str, value.shape)) or "scalar"
+            )
+            table.add_row(kind, f"[bold]{escape(value.name)}[/bold]", value.type, escape(shape))
+    return table
+
+
+def plain_table() -> Table:
+    return Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+
+
+def show_parameters(report, console: Console) -> None:
+    if not report.parameters:
+        return console.print("\nno parameters")
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("layer", overflow="fold")
+    table.add_column("tensors", justify="right")
+    table.add_column("numbers", justify="right")
+    table.add_column("trains", overflow="fold")
+    layers = by_layer(report.parameters)
+    for layer, rows in list(layers.items())[:MOST_LAYERS]:
+        reasons = sorted({p.why for p in rows if p.why})
+        trained = sum(p.trainable for p in rows)
+        state = (
+            "yes" if trained == len(rows) else "no" if not trained else f"{trained} of {len(rows)}"
+        )
+        text = state + (f": {escape(reasons[0])}" if reasons else "")
+        colour = (
+            ""
+            if state == "yes"
+            else "dim"
+            if "statistics" in text or "setting" in text
+            else "yellow"
+        )
+        table.add_row(
+            escape(layer), str(len(rows)), f"{sum(p.size for p in rows):,}", text, style=colour
+        )
+    console.print()
+    console.print(table)
+    if len(layers) > MOST_LAYERS:
+        console.print(f"… and {len(layers) - MOST_LAYERS} more layers (all of them with --json)")
+
+
+def by_layer(parameters: Iterable) -> dict[str, list]:
+    layers: dict[str, list] = {}
+    for p in parameters:
+        layers.setdefault(p.layer, []).append(p)
+    return layers
+
+
+def show_obstacles(report, console: Console) -> None:
+    """Nodes that fail for the same reason are named together, with the path of the first."""
+    groups: dict[tuple[str, str, str], list] = {}
+    for o in report.obstacles:
+        groups.setdefault((o.operator, o.because, o.instead), []).append(o)
+    for (operator, because, instead), nodes in groups.items():
+        names = ", ".join(f"[bold]{escape(o.node)}[/bold]" for o in nodes[:MOST_NODES])
+        more = f" and {len(nodes) - MOST_NODES} more" if len(nodes) > MOST_NODES else ""
+        console.print(f"\n[red]in the way[/red]  {escape(operator)}: {names}{more}")
+        table = plain_table()
+        table.add_row("  why", escape(because))
+        table.add_row("  do", escape(instead))
+        path = nodes[0].path
+        if path:
+            steps = path if len(path) <= 8 else [*path[:4], "…", *path[-3:]]
+            table.add_row("  path", escape(" → ".join(steps)))
+        console.print(table)
+
+
+def show_cost(report, console: Console) -> None:
+    cost = report.cost
+    table = plain_table()
+    table.add_row("task", f"{escape(report.guess.task)}; loss: {escape(report.guess.loss)}")
+    table.add_row("", f"[dim]because {escape(report.guess.because)}[/dim]")
+    table.add_row(
+        "a step",
+        f"about {amount(cost.step_flops, 'FLOP')} and {size(cost.step_bytes)} of memory with AdamW",
+    )
+    if cost.assumed:
+        given = ", ".join(f"{k} = {v}" for k, v in list(cost.assumed.items())[:4])
+        table.add_row("", f"[dim]with {escape(given)}; --batch sets the first dim[/dim]")
+    console.print()
+    console.print(table)
+
+
+def show_verdict(report, console: Console) -> None:
+    total = sum(p.size for p in report.parameters)
+    trained = sum(p.size for p in report.parameters if p.trainable)
+    if not trained:
+        console.print("[bold red]not trainable[/bold red]: no parameter can be trained")
+    elif report.obstacles:
+        console.print(
+            f"[bold yellow]partly trainable[/bold yellow]: {trained:,} of {total:,} numbers"
+        )
+    else:
+        console.print(f"[bold green]trainable[/bold green]: {trained:,} of {total:,} numbers")
+
+
+def amount(number: float, unit: str) -> str:
+    for prefix in ("", "K", "M", "G", "T", "P"):
+        if number < 1000:
+            return f"{number:.3g} {prefix}{unit}"
+        number /= 1000
+    return f"{number:.3g} E{unit}"
+
+
+def size(number: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if number < 1024 or unit == "TiB":
+            return f"{number:.3g} {unit}" if number < 1000 else f"{number:.0f} {unit}"
+        number /= 1024
+    raise AssertionError

@@ -1,0 +1,113 @@
+"""What a training step takes: arithmetic and memory, from the shapes that are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`assumed` names the dims whose size the model leaves open, and what was put there."""
+
+    forward_flops: int
+    step_flops: int
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int
+    assumed: dict[str, int]
+    uncounted: int  # nodes whose shapes are not known
+
+    @property
+    def step_bytes(self) -> int:
+        return (
+            self.parameter_bytes
+            + self.gradient_bytes
+            + self.optimizer_bytes
+            + self.activation_bytes
+        )
+
+
+class _Sizes:
+    """Shapes in numbers; an open dim counts as `batch` when it comes first, as 1 elsewhere."""
+
+    def __init__(self, batch: int):
+        self.batch = batch
+        self.assumed: dict[str, int] = {}
+
+    def shape(self, value: ir.Value | None) -> list[int] | None:
+        if value is None or value.shape is None:
+            return None
+        return [self._dim(d, axis) for axis, d in enumerate(value.shape)]
+
+    def _dim(self, dim, axis: int) -> int:
+        if isinstance(dim, int):
+            return dim
+        size = self.batch if axis == 0 else 1
+        name = str(getattr(dim, "value", None) or dim)
+        if name not in ("None", "?", ""):
+            size = self.assumed.setdefault(name, size)
+        return size
+
+    def count(self, value: ir.Value | None) -> int | None:
+        shape = self.shape(value)
+        return None if shape is None else math.prod(shape)
+
+
+def estimate(model: ir.Model, active: set[ir.Value], trainable: list[ir.Value], batch: int) -> Cost:
+    """`active` are the values that carry a gradient: their forward values are kept for the way back."""
+    sizes = _Sizes(batch)
+    forward, uncounted, activations = 0, 0, 0
+    for node in model.graph:
+        flops = _flops(node, sizes)
+        uncounted += flops is None
+        forward += flops or 0
+        for value in node.outputs:
+            if value in active:
+                activations += (sizes.count(value) or 0) * _width(value)
+    parameters = sum((sizes.count(v) or 0) * _width(v) for v in model.graph.initializers.values())
+    gradients = sum((sizes.count(v) or 0) * _width(v) for v in trainable)
+    return Cost(
+        forward_flops=forward,
+        step_flops=3 * forward,  # the way back multiplies by the transposed operands, once for each
+        parameter_bytes=parameters,
+        gradient_bytes=gradients,
+        optimizer_bytes=2 * gradients,  # AdamW keeps two moments
+        activation_bytes=activations,
+        assumed=sizes.assumed,
+        uncounted=uncounted,
+    )
+
+
+def _width(value: ir.Value) -> int:
+    return max(1, int(value.dtype.itemsize)) if value.dtype is not None else 4
+
+
+def _flops(node: ir.Node, sizes: _Sizes) -> int | None:
+    """Two per multiply-add for products; one per element for everything else."""
+    out = sizes.count(node.outputs[0]) if node.outputs else 0
+    if out is None:
+        return None
+    kind = node.op_type
+    if kind in ("MatMul", "Gemm", "FusedMatMul", "FusedGemm"):
+        a = sizes.shape(node.inputs[0])
+        inner = None if not a else a[0] if _flag(node, "transA") else a[-1]
+        return None if inner is None else 2 * out * inner
+    if kind in ("Conv", "FusedConv", "ConvInteger"):
+        w = sizes.shape(node.inputs[1])
+        return None if not w else 2 * out * math.prod(w[1:])
+    if kind == "ConvTranspose":
+        w, x = sizes.shape(node.inputs[1]), sizes.count(node.inputs[0])
+        return None if not w or x is None else 2 * x * math.prod(w[1:])
+    if kind in ("LSTM", "GRU", "RNN"):
+        x, w = sizes.shape(node.inputs[0]), sizes.shape(node.inputs[1])
+        r = sizes.shape(node.inputs[2])
+        return None if not (x and w and r) else 2 * x[0] * x[1] * (math.prod(w) + math.prod(r))
+    return out
+
+
+def _flag(node: ir.Node, name: str) -> bool:
+    return name in node.attributes and bool(node.attributes[name].value)

@@ -1,0 +1,4 @@
+from cases.lstm import LSTM
+from cases.recurrent import forward_cases
+
+CASES = forward_cases(LSTM)

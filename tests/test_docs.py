@@ -1,0 +1,67 @@
+"""README, docs and docstrings: the examples run, the links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+MODULES = ["onnxgrad.contracts", "onnxgrad.kernels", "onnxgrad.ort"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_run(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def linear_model() -> onnx.ModelProto:
+    """loss = mean((x w)²)"""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("Mul", ["y", "y"], ["squares"]),
+        helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0),
+    ]
+    weights = onnx.numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
+    graph = helper.make_graph(
+        nodes,
+        "linear",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])],
+        [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+        [weights],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_readme_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(linear_model(), "model.onnx")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        names: dict = {}
+        exec(block, names)
+        assert names["session"].get_outputs()[1].name == "w_grad"
+
+
+def test_readme_names_what_exists():
+    text = (ROOT / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", text, re.M):
+        assert re.search(rf"^{target}:", makefile, re.M)
