@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import recurrent
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -42,17 +44,25 @@ class Bench:
     share: str | None = None
     flops: float = 0.0
     target: float | None = None  # the ratio that is promised at 2 threads
+    torch_setup: str = ""  # run once before the expression
+    derive: Callable[[dict], dict] | None = None  # more inputs, computed from the drawn ones
 
-    def __init__(
-        self, op, title, torch, *, outputs=None, share=None, flops=0.0, target=None, **arguments
-    ):
-        inputs = {k: v for k, v in arguments.items() if callable(v)}
-        values = dict(
-            op=op, title=title, torch=torch, inputs=inputs, outputs=outputs, share=share, flops=flops, target=target,
-            attributes={k: v for k, v in arguments.items() if k not in inputs},
-        )  # fmt: skip
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+
+_SETTINGS = {f.name for f in dataclasses.fields(Bench)} - {
+    "op",
+    "title",
+    "torch",
+    "inputs",
+    "attributes",
+}
+
+
+def bench(op: str, title: str, torch: str | None, **arguments) -> Bench:
+    """A line: samples are inputs, settings are settings, and what is left are attributes."""
+    settings = {k: arguments.pop(k) for k in _SETTINGS & set(arguments)}
+    inputs = {k: v for k, v in arguments.items() if callable(v)}
+    attributes = {k: v for k, v in arguments.items() if k not in inputs}
+    return Bench(op, title, torch, inputs, attributes, **settings)
 
 
 N = 4 << 20  # 4 M floats
@@ -61,7 +71,32 @@ _rows, _slab = (4096, 1024), (64, 1024, 64)
 
 
 def _stream(op, title, torch, **arguments):
-    return Bench(op, title, torch, share="stream", **arguments)
+    return bench(op, title, torch and f"{aten}.{torch}", share="stream", **arguments)
+
+
+def _pointwise(op, second, sample, torch, target):
+    """4 M floats: dX = f(dY, second)."""
+    return _stream(op, "4 M", torch, dY=normal(N), **{second: sample}, target=target)
+
+
+def _bias(op, torch, target):
+    """About 4 M floats in rows of 768, as in a transformer."""
+    return _stream(
+        op,
+        "5461 × 768",
+        torch,
+        dY=normal(5461, 768),
+        X=normal(5461, 768),
+        B=normal(768),
+        target=target,
+    )
+
+
+def _softmax(op, title, y, torch, *, shape=_rows, axis=-1, target=None):
+    attributes = {} if axis == -1 else {"axis": axis}
+    return _stream(
+        op, title, torch, dY=normal(*shape), Y=y(*shape, axis=axis), target=target, **attributes
+    )
 
 
 def _conv(title, n, c, m, size, kernel, *, stride=1, pad=0, group=1, target):
@@ -73,7 +108,7 @@ def _conv(title, n, c, m, size, kernel, *, stride=1, pad=0, group=1, target):
         f"{aten}.convolution_backward(dY, X, W, [{m}], {[stride] * rank}, {[pad] * rank}, "
         f"{[1] * rank}, False, {[0] * rank}, {group}, [True, True, True])"
     )
-    return Bench(
+    return bench(
         "ConvGrad", title, torch, share="fma", flops=flops, target=target,
         dY=normal(n, m, *out), X=normal(n, c, *size), W=normal(m, c // group, *[kernel] * rank),
         strides=[stride] * rank, pads=[pad] * 2 * rank, dilations=[1] * rank, group=group,
@@ -81,138 +116,42 @@ def _conv(title, n, c, m, size, kernel, *, stride=1, pad=0, group=1, target):
     )  # fmt: skip
 
 
+_SOFTMAX = "_softmax_backward_data.out(dY, Y, {axis}, torch.float32, grad_input=out)"
+_LOG_SOFTMAX = "_log_softmax_backward_data.out(dY, Y, {axis}, torch.float32, out=out)"
+_LAST, _MIDDLE = "4096 × 1024, last axis", "64 × 1024 × 64, axis 1"
+
+
+def _recurrent(op, S, N, I, H, target):  # noqa: E741 (ONNX's own letters)
+    """All gradients of one direction; the states come from our own forward operator."""
+    gates = 4 if op == "LSTMGrad" else 3
+    spread = 1 / H**0.5
+    return bench(
+        op, f"S{S} N{N} I{I} H{H}", recurrent.TORCH, torch_setup=recurrent.SETUP[op], derive=recurrent.DERIVE[op],
+        X=normal(S, N, I), W=normal(1, gates * H, I, spread=spread), R=normal(1, gates * H, H, spread=spread),
+        grad_HAll=normal(S, 1, N, H), hidden_size=H, outputs=("dX", "dW", "dR", "dB"), share="fma",
+        flops=4.0 * S * N * gates * H * (I + H), target=target, **recurrent.ATTRIBUTES[op],
+    )  # fmt: skip
+
+
+# fmt: off
 BENCHES = [
-    _stream(
-        "ReluGrad",
-        "4 M",
-        f"{aten}.threshold_backward.grad_input(dY, X, 0, grad_input=out)",
-        dY=normal(N),
-        X=normal(N),
-        target=0.95,
-    ),
-    _stream(
-        "SigmoidGrad",
-        "4 M",
-        f"{aten}.sigmoid_backward.grad_input(dY, Y, grad_input=out)",
-        dY=normal(N),
-        Y=uniform(N, low=0),
-        target=0.95,
-    ),
-    _stream(
-        "TanhGrad",
-        "4 M",
-        f"{aten}.tanh_backward.grad_input(dY, Y, grad_input=out)",
-        dY=normal(N),
-        Y=uniform(N),
-        target=0.95,
-    ),
-    _stream(
-        "LeakyReluGrad",
-        "4 M",
-        f"{aten}.leaky_relu_backward.grad_input(dY, Y, 0.01, True, grad_input=out)",
-        dY=normal(N),
-        Y=normal(N),
-        target=0.95,
-    ),
-    _stream("QuickGeluGrad", "4 M", None, dY=normal(N), X=normal(N), target=1.5),
-    _stream(
-        "GeluGrad",
-        "4 M",
-        f"{aten}.gelu_backward.grad_input(dY, X, grad_input=out)",
-        dY=normal(N),
-        X=normal(N),
-        target=1.4,
-    ),
-    _stream(
-        "FastGeluGrad",
-        "4 M",
-        f"{aten}.gelu_backward.grad_input(dY, X, approximate='tanh', grad_input=out)",
-        dY=normal(N),
-        X=normal(N),
-        target=3.5,
-    ),
-    _stream(
-        "BiasGeluGrad_dX",
-        "5461 × 768",
-        f"{aten}.gelu_backward.grad_input(dY, X + B, grad_input=out)",
-        dY=normal(5461, 768),
-        X=normal(5461, 768),
-        B=normal(768),
-        target=1.4,
-    ),
-    _stream(
-        "BiasFastGeluGrad_dX",
-        "5461 × 768",
-        f"{aten}.gelu_backward.grad_input(dY, X + B, approximate='tanh', grad_input=out)",
-        dY=normal(5461, 768),
-        X=normal(5461, 768),
-        B=normal(768),
-        target=3.5,
-    ),
-    _stream(
-        "SoftmaxGrad_13",
-        "4096 × 1024, last axis",
-        f"{aten}._softmax_backward_data.out(dY, Y, -1, torch.float32, grad_input=out)",
-        dY=normal(*_rows),
-        Y=simplex(*_rows),
-        target=1.3,
-    ),
-    _stream(
-        "SoftmaxGrad_13",
-        "64 × 1024 × 64, axis 1",
-        f"{aten}._softmax_backward_data.out(dY, Y, 1, torch.float32, grad_input=out)",
-        dY=normal(*_slab),
-        Y=simplex(*_slab, axis=1),
-        axis=1,
-        target=3,
-    ),
-    _stream(
-        "SoftmaxGrad",
-        "4096 × 1024",
-        f"{aten}._softmax_backward_data.out(dY, Y, -1, torch.float32, grad_input=out)",
-        dY=normal(*_rows),
-        Y=simplex(*_rows),
-    ),
-    _stream(
-        "LogSoftmaxGrad_13",
-        "4096 × 1024, last axis",
-        f"{aten}._log_softmax_backward_data.out(dY, Y, -1, torch.float32, out=out)",
-        dY=normal(*_rows),
-        Y=log_simplex(*_rows),
-        target=1.3,
-    ),
-    _stream(
-        "LogSoftmaxGrad_13",
-        "64 × 1024 × 64, axis 1",
-        f"{aten}._log_softmax_backward_data.out(dY, Y, 1, torch.float32, out=out)",
-        dY=normal(*_slab),
-        Y=log_simplex(*_slab, axis=1),
-        axis=1,
-        target=3,
-    ),
-    _stream(
-        "LogSoftmaxGrad",
-        "4096 × 1024",
-        f"{aten}._log_softmax_backward_data.out(dY, Y, -1, torch.float32, out=out)",
-        dY=normal(*_rows),
-        Y=log_simplex(*_rows),
-    ),
-    Bench(
-        "GeluGrad",
-        "16 elements",
-        f"{aten}.gelu_backward(dY, X)",
-        dY=normal(16),
-        X=normal(16),
-        target=1.0,
-    ),
-    Bench(
-        "ReluGrad",
-        "16 elements",
-        f"{aten}.threshold_backward(dY, X, 0)",
-        dY=normal(16),
-        X=normal(16),
-        target=1.0,
-    ),
+    _pointwise("ReluGrad", "X", normal(N), "threshold_backward.grad_input(dY, X, 0, grad_input=out)", 0.95),
+    _pointwise("SigmoidGrad", "Y", uniform(N, low=0), "sigmoid_backward.grad_input(dY, Y, grad_input=out)", 0.95),
+    _pointwise("TanhGrad", "Y", uniform(N), "tanh_backward.grad_input(dY, Y, grad_input=out)", 0.95),
+    _pointwise("LeakyReluGrad", "Y", normal(N), "leaky_relu_backward.grad_input(dY, Y, 0.01, True, grad_input=out)", 0.95),
+    _pointwise("QuickGeluGrad", "X", normal(N), None, 1.5),
+    _pointwise("GeluGrad", "X", normal(N), "gelu_backward.grad_input(dY, X, grad_input=out)", 1.4),
+    _pointwise("FastGeluGrad", "X", normal(N), "gelu_backward.grad_input(dY, X, approximate='tanh', grad_input=out)", 3.5),
+    _bias("BiasGeluGrad_dX", "gelu_backward.grad_input(dY, X + B, grad_input=out)", 1.4),
+    _bias("BiasFastGeluGrad_dX", "gelu_backward.grad_input(dY, X + B, approximate='tanh', grad_input=out)", 3.5),
+    _softmax("SoftmaxGrad_13", _LAST, simplex, _SOFTMAX.format(axis=-1), target=1.3),
+    _softmax("SoftmaxGrad_13", _MIDDLE, simplex, _SOFTMAX.format(axis=1), shape=_slab, axis=1, target=3),
+    _softmax("SoftmaxGrad", "4096 × 1024", simplex, _SOFTMAX.format(axis=-1)),
+    _softmax("LogSoftmaxGrad_13", _LAST, log_simplex, _LOG_SOFTMAX.format(axis=-1), target=1.3),
+    _softmax("LogSoftmaxGrad_13", _MIDDLE, log_simplex, _LOG_SOFTMAX.format(axis=1), shape=_slab, axis=1, target=3),
+    _softmax("LogSoftmaxGrad", "4096 × 1024", log_simplex, _LOG_SOFTMAX.format(axis=-1)),
+    bench("GeluGrad", "16 elements", f"{aten}.gelu_backward(dY, X)", dY=normal(16), X=normal(16), target=1.0),
+    bench("ReluGrad", "16 elements", f"{aten}.threshold_backward(dY, X, 0)", dY=normal(16), X=normal(16), target=1.0),
     _conv("8×64×56², 3×3", 8, 64, 64, (56, 56), 3, pad=1, target=1.5),
     _conv("8×128×28², 3×3", 8, 128, 128, (28, 28), 3, pad=1, target=1.5),
     _conv("8×256×14², 3×3", 8, 256, 256, (14, 14), 3, pad=1, target=1.5),
@@ -226,4 +165,14 @@ BENCHES = [
     _conv("1×64×56², 3×3", 1, 64, 64, (56, 56), 3, pad=1, target=1.2),
     _conv("1×128×28², 3×3", 1, 128, 128, (28, 28), 3, pad=1, target=1.2),
     _conv("1×256×14², 3×3", 1, 256, 256, (14, 14), 3, pad=1, target=1.2),
+    _recurrent("LSTMGrad", 32, 32, 128, 128, 1.2),
+    _recurrent("LSTMGrad", 64, 16, 256, 256, 1.0),
+    _recurrent("LSTMGrad", 16, 1, 64, 64, 8),
+    _recurrent("LSTMGrad", 100, 64, 512, 512, 1.05),
+    _recurrent("GRUGrad", 32, 32, 128, 128, 2),
+    _recurrent("GRUGrad", 64, 16, 256, 256, 1.8),
+    _recurrent("GRUGrad", 16, 1, 64, 64, 20),
+    _recurrent("GRUGrad", 100, 64, 512, 512, 1.1),
+    bench("SeededDropout", "4 M", "torch.native_dropout(X, 0.1, True)", X=normal(N), key=_s.exactly([1, 2]), ratio=0.1),
 ]
+# fmt: on

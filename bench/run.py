@@ -117,13 +117,18 @@ def write_line(line: Bench, folder: Path) -> dict[str, np.ndarray]:
     types = {t.name: t.type for t in contract.inputs}
     inputs = {k: np.asarray(s(rng)) for k, s in line.inputs.items()}
     inputs = {k: v.astype(np.float32) if types[k] == "T" else v for k, v in inputs.items()}
+    inputs.update(line.derive(inputs) if line.derive else {})
     wanted = line.outputs or tuple(t.name for t in contract.outputs)
     (folder / "model.onnx").write_bytes(
         node_model(contract, inputs, line.attributes, wanted).SerializeToString()
     )
     np.savez(folder / "inputs.npz", **inputs)
     description = dict(
-        op=line.op, torch=line.torch, attributes=dict(line.attributes), outputs=list(wanted)
+        op=line.op,
+        torch=line.torch,
+        attributes=dict(line.attributes),
+        outputs=list(wanted),
+        torch_setup=line.torch_setup,
     )
     (folder / "line.json").write_text(json.dumps(description))
     return inputs

@@ -20,11 +20,12 @@ PACKAGE = ROOT / "src" / "onnxgrad"
 MAY_INCLUDE = {
     "core": {"core"},
     "ops": {"core", "ops"},
-    "hosts": {"core", "hosts"},
+    "train": {"core", "train"},
+    "hosts": {"core", "train", "hosts"},
     "tests": {"core", "ops"},
 }
 LIBRARIES = {
-    "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h"},
+    "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h", "hosts/numpy_optimizers.h"},
     "immintrin.h": {"core/vector.h"},
     "arm_neon.h": {"core/vector.h"},
     "pthread.h": {"core/parallel.cpp"},
@@ -45,7 +46,7 @@ MAY_IMPORT = {
 PUBLIC = {
     "ContractError", "GradientError", "OnnxGradError", "get_num_threads", "kernels", "library_path",
     "register", "session", "set_num_threads",
-    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported",
+    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported", "Trainer",
 }  # fmt: skip
 
 

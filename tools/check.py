@@ -66,6 +66,7 @@ def live() -> bool:
         "onnx-ir",
         "onnxruntime",
         "rich",
+        "safetensors",
         "pytest",
         "pytest-xdist",
         "hypothesis",
@@ -86,12 +87,20 @@ def live() -> bool:
     )
 
 
+def training() -> bool:
+    """Twenty kills at random moments, and 10,000 steps in constant memory."""
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-m", "not live", "tests/train"]
+    variables = {"ONNXGRAD_KILLS": "20", "ONNXGRAD_STEPS": "10000"}
+    return step("20 kills and 10,000 training steps", command, **variables)
+
+
 def main() -> None:
     checks = {
         "sanitizers": sanitizers,
         "instruction_sets": instruction_sets,
         "properties": properties,
         "live": live,
+        "training": training,
     }
     chosen = sys.argv[1:] or list(checks)
     results = [checks[name]() for name in chosen]  # all of them, also after a failure

@@ -16,8 +16,7 @@ def prepare(folder, threads):
     arrays = load_inputs(folder)
     names = {k: torch.from_numpy(v) for k, v in arrays.items()}
     names["torch"] = torch
-    for statement in line.get("torch_setup") or []:
-        exec(statement, names)
+    exec(line["torch_setup"], names)
     if "dY" in arrays:
         names["out"] = torch.empty_like(names["dY"])
     code = compile(line["torch"], line["op"], "eval")

@@ -229,6 +229,30 @@ ONNXGRAD_INLINE Vec<double> at_least(Vec<double> limit, Vec<double> x) {
 #endif
 }
 
+// The square root, correctly rounded.
+ONNXGRAD_INLINE Vec<float> root(Vec<float> x) {
+#if defined(__AVX512F__)
+  return (Vec<float>)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+  return (Vec<float>)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+  return (Vec<float>)_mm_sqrt_ps((__m128)x);
+#elif defined(__aarch64__)
+  return (Vec<float>)vsqrtq_f32((float32x4_t)x);
+#endif
+}
+ONNXGRAD_INLINE Vec<double> root(Vec<double> x) {
+#if defined(__AVX512F__)
+  return (Vec<double>)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX2__)
+  return (Vec<double>)_mm256_sqrt_pd((__m256d)x);
+#elif defined(__SSE2__)
+  return (Vec<double>)_mm_sqrt_pd((__m128d)x);
+#elif defined(__aarch64__)
+  return (Vec<double>)vsqrtq_f64((float64x2_t)x);
+#endif
+}
+
 template <class T> constexpr BitsOf<T> kSignBit = BitsOf<T>(1) << (sizeof(T) * 8 - 1);
 
 template <class T> ONNXGRAD_INLINE Vec<T> magnitude(Vec<T> x) {

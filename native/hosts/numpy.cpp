@@ -1,7 +1,7 @@
-// The NumPy host: every operator as a Python callable. Only this file and numpy_arguments.h know
-// nanobind.
+// The NumPy host: every operator as a Python callable. Only this file and its headers know nanobind.
 #include "core/parallel.h"
 #include "hosts/numpy_arguments.h"
+#include "hosts/numpy_optimizers.h"
 
 namespace onnxgrad {
 namespace {
@@ -300,4 +300,5 @@ NB_MODULE(_native, m) {
     nb::gil_scoped_release release;
     Pool::instance().set_threads(count);
   });
+  add_optimizers(m);
 }

@@ -1,9 +1,10 @@
 """Train ONNX models on the ONNX Runtime you already have.
 
-onnxgrad.kernels            gradient kernels on NumPy arrays
-onnxgrad.register, session  the same kernels as operators in ONNX Runtime
-onnxgrad.grad, vjp          the gradient of a model, as a model
-onnxgrad.rule               a gradient rule of your own
+    onnxgrad.kernels            gradient kernels on NumPy arrays
+    onnxgrad.register, session  the same kernels as operators in ONNX Runtime
+    onnxgrad.grad, vjp          the gradient of a model, as a model
+    onnxgrad.rule               a gradient rule of your own
+    onnxgrad.Trainer            training: fit, evaluate, predict, save
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from onnxgrad.ort import library_path, register, session
 __version__ = "0.1.0"
 
 # Loaded when first used: they need onnx and onnx-ir, which take longer to import than everything else.
-_LATER = dict.fromkeys(
-    ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported"), "onnxgrad.autodiff"
-)
+_LATER = {
+    **dict.fromkeys(
+        ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported"), "onnxgrad.autodiff"
+    ),
+    "Trainer": "onnxgrad.train",
+}
 
 __all__ = [
     "ContractError",

@@ -15,3 +15,23 @@ class GradientError(OnnxGradError):
 
 class ModelError(OnnxGradError, ValueError):
     """There is no model to work with: a file that is missing, damaged or something else."""
+
+
+class DataError(OnnxGradError, ValueError):
+    """A batch does not fit the model, or holds what would spoil it; names the key and the row."""
+
+
+class CheckpointError(OnnxGradError):
+    """A checkpoint is missing, damaged, or of another model."""
+
+
+class ExportError(OnnxGradError):
+    """A trained model could not be written; what stood under its name is still there."""
+
+
+class DivergedError(OnnxGradError):
+    """Training met a number that is not finite; `tensor` is the first one that holds it."""
+
+    def __init__(self, message: str, tensor: str = "", step: int = 0):
+        super().__init__(message)
+        self.tensor, self.step = tensor, step

@@ -11,7 +11,7 @@ from onnxgrad.autodiff import rules as _rules  # noqa: F401  (fills the registry
 from onnxgrad.autodiff.backward import Walk
 from onnxgrad.autodiff.inline import inline
 from onnxgrad.autodiff.plan import is_float, make_plan, refuse
-from onnxgrad.graph import Builder, finish, load
+from onnxgrad.graph import Builder, finish, load, make_input
 
 
 def vjp(
@@ -201,22 +201,7 @@ class _Request:
             graph.outputs.append(gradient)
         if self.parameters == "inputs":
             for value in wrt:
-                _make_input(graph, value)
-
-
-def _make_input(graph: ir.Graph, value: ir.Value) -> None:
-    """Turn an initializer or the output of a Constant node into a graph input."""
-    if value.name in graph.initializers:
-        del graph.initializers[value.name]
-        value.const_value = None
-        if value not in graph.inputs:
-            graph.inputs.append(value)
-    elif value.producer() is not None and value.producer().op_type == "Constant":
-        node, name = value.producer(), value.name
-        new = ir.Value(name=name, shape=value.shape, type=value.type)
-        ir.convenience.replace_all_uses_with(value, new, replace_graph_outputs=True)
-        graph.remove(node, safe=True)
-        graph.inputs.append(new)
+                make_input(graph, value)
 
 
 def _expect_scalar(value: ir.Value) -> None:

@@ -2,7 +2,16 @@
 
 from onnxgrad.graph.builder import Builder
 from onnxgrad.graph.load import finish, load
+from onnxgrad.graph.nodes import make_input
 from onnxgrad.graph.schemas import Signature, signature
 from onnxgrad.graph.shapes import ShapeUnknown
 
-__all__ = ["Builder", "ShapeUnknown", "Signature", "finish", "load", "signature"]
+__all__ = [
+    "Builder",
+    "ShapeUnknown",
+    "Signature",
+    "finish",
+    "load",
+    "make_input",
+    "signature",
+]

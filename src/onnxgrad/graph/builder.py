@@ -35,8 +35,11 @@ class Builder(Shapes):
     - What no output needs is never added: `finish()` keeps only what is reachable.
     """
 
-    def __init__(self, model: ir.Model, variables: Iterable[ir.Value] = ()):
-        """`variables` are initializers that will change, so that their values are never used."""
+    def __init__(self, model: ir.Model, variables: Iterable[ir.Value] = (), prefix: str = "grad"):
+        """`variables` are initializers that will change, so that their values are never used.
+
+        `prefix` begins the names of new nodes.
+        """
         self._evaluated = Constants(set(variables))
         self.model, self.graph = model, model.graph
         self.opset = model.opset_imports[""]
@@ -45,7 +48,7 @@ class Builder(Shapes):
         self._nodes: list[ir.Node] = []
         self._replaced: list[tuple[ir.Value, ir.Value]] = []
         self._names = names(model.graph)
-        self._count = 0
+        self._count, self._prefix = 0, prefix
         for node in model.graph:
             self._remember(node)
 
@@ -109,8 +112,7 @@ class Builder(Shapes):
     def _new(self, domain, op_type, inputs, attributes, flags) -> tuple[ir.Value, ...]:
         while not flags[-1]:
             flags = flags[:-1]
-        self._count += 1
-        stem = f"grad/{op_type}_{self._count}"
+        stem = self._stem(op_type)
         values = [
             ir.Value(name=self.fresh(stem if len(flags) == 1 else f"{stem}_{i}") if flag else "")
             for i, flag in enumerate(flags)
@@ -129,6 +131,14 @@ class Builder(Shapes):
         )
         self._nodes.append(node)
         return tuple(values)
+
+    def _stem(self, op_type: str) -> str:
+        """Return a name for a node, and for what it makes."""
+        while True:
+            self._count += 1
+            stem = f"{self._prefix}/{op_type}_{self._count}"
+            if stem not in self._names:
+                return stem
 
     def _linear(self, op_type: str, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """An operator on a zero cotangent: sums drop it, everything else is zero."""
@@ -159,7 +169,7 @@ class Builder(Shapes):
             array = array.astype(dtype.numpy())
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self._constants:
-            name = self.fresh(f"grad/constant_{len(self._constants)}")
+            name = self.fresh(f"{self._prefix}/constant_{len(self._constants)}")
             tensor = ir.tensor(array, dtype=dtype, name=name)
             value = ir.Value(name=name, const_value=tensor)
             value.dtype, value.shape = tensor.dtype, ir.Shape(array.shape)

@@ -19,6 +19,21 @@ def take_over(graph: ir.Graph, forward: ir.Value, value: ir.Value) -> None:
         graph.remove(node, safe=True)
 
 
+def make_input(graph: ir.Graph, value: ir.Value) -> None:
+    """Turn an initializer or the output of a Constant node into a graph input."""
+    if value.name in graph.initializers:
+        del graph.initializers[value.name]
+        value.const_value = None
+        if value not in graph.inputs:
+            graph.inputs.append(value)
+    elif value.producer() is not None and value.producer().op_type == "Constant":
+        node, name = value.producer(), value.name
+        new = ir.Value(name=name, shape=value.shape, type=value.type)
+        ir.convenience.replace_all_uses_with(value, new, replace_graph_outputs=True)
+        graph.remove(node, safe=True)
+        graph.inputs.append(new)
+
+
 def names(graph: ir.Graph) -> set[str]:
     """Return every name in use, those of nodes and of inner graphs included."""
     taken = {v.name for v in graph.inputs} | set(graph.initializers)

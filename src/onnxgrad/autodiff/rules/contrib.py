@@ -20,6 +20,10 @@ _rule("QuickGelu", inputs="X", outputs="Y",
 _fused("QuickGelu", inputs="X", outputs="Y",
        X=lambda op, X, dY, *, alpha=1.702: op.QuickGeluGrad(dY, X, alpha=alpha))  # fmt: skip
 
+# The same key gives the same mask, so that the gradient needs none: dX is dY under the same dropout.
+_rule("SeededDropout", inputs="X key", outputs="Y", stop="key",
+      X=lambda op, key, dY, *, ratio=0.5, stream=0: op.SeededDropout(dY, key, ratio=ratio, stream=stream))  # fmt: skip
+
 
 def _sum(op, X, bias):
     return X if bias is None else op.Add(X, bias)

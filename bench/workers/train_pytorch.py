@@ -1,0 +1,95 @@
+"""A training step of PyTorch, eager, with its fused AdamW; see protocol.py."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from protocol import serve
+
+
+def mlp(w, x):
+    for i in range(3):
+        x = F.linear(x, w[f"w{i}"], w[f"b{i}"])
+        x = F.relu(x) if i < 2 else x
+    return x
+
+
+def resnet(w, x):
+    def conv(h, name, stride=1):
+        weight = w[f"{name}/w"]
+        h = F.conv2d(h, weight, stride=stride, padding=weight.shape[2] // 2)
+        mean, var, scale, shift = (w[f"{name}/{n}"] for n in "mvsb")
+        return F.batch_norm(h, mean, var, scale, shift, training=True)
+
+    h = F.relu(conv(x, "stem"))
+    for stage in range(4):
+        for block in range(2):
+            stride, name = 2 if stage and not block else 1, f"{stage}{block}"
+            y = conv(F.relu(conv(h, f"{name}a", stride)), f"{name}b")
+            h = F.relu(y + (conv(h, f"{name}s", stride) if stride > 1 else h))
+    return F.linear(h.mean((2, 3)), w["w"], w["b"])
+
+
+def lstm(w, x):
+    hidden = w["R"].shape[2]
+    bias_w, bias_r = w["B"][0].split(4 * hidden)
+    zero = x.new_zeros(1, x.shape[1], hidden)
+    flat = [w["W"][0], w["R"][0], bias_w, bias_r]
+    output = torch.lstm(x, (zero, zero), flat, True, 1, 0.0, True, False, False)[0]
+    return F.linear(output[-1], w["w"], w["b"])
+
+
+def reorder(w):
+    """ONNX stacks the gates i o f c, PyTorch i f c o."""
+    for name, parts in (("W", 1), ("R", 1), ("B", 2)):
+        blocks = w[name][0].reshape(parts, 4, -1, *w[name].shape[2:])
+        w[name] = np.ascontiguousarray(blocks[:, [0, 2, 3, 1]]).reshape(w[name].shape)
+
+
+def transformer(w, x):
+    d, heads = w["embedding"].shape[1], 4
+
+    def linear(h, name):
+        return F.linear(h, w[f"{name}/w"].t(), w[f"{name}/b"])
+
+    h = F.embedding(x, w["embedding"]) + w["position"]
+    n, s, _ = h.shape
+    for i in range(4):
+        q, k, v = (linear(h, f"{i}{c}").view(n, s, heads, -1).transpose(1, 2) for c in "qkv")
+        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, s, d)
+        h = F.layer_norm(h + linear(mixed, f"{i}o"), (d,), w[f"{i}n1/g"], w[f"{i}n1/s"])
+        up = F.relu(linear(h, f"{i}up"))
+        h = F.layer_norm(h + linear(up, f"{i}down"), (d,), w[f"{i}n2/g"], w[f"{i}n2/s"])
+    return linear(h, "out").flatten(0, 1)
+
+
+FORWARD = {"mlp": mlp, "resnet": resnet, "lstm": lstm, "transformer": transformer}
+
+
+def prepare(folder, threads):
+    torch.set_num_threads(threads)
+    line = json.loads(Path(folder, "line.json").read_text())
+    data = np.load(f"{folder}/batch.npz")
+    weights = dict(np.load(f"{folder}/weights.npz"))
+    if line["name"] == "lstm":
+        reorder(weights)
+    w = {n: torch.tensor(a) for n, a in weights.items()}
+    trained = [t.requires_grad_() for n, t in w.items() if not n.endswith(("/m", "/v"))]
+    optimizer = torch.optim.AdamW(trained, lr=1e-4, fused=True)
+    x, y = torch.tensor(data["x"]), torch.tensor(data["y"]).flatten()
+    forward, losses = FORWARD[line["name"]], []
+
+    def step():
+        loss = F.cross_entropy(forward(w, x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+    return step, lambda: {"loss": np.array(losses[:3])}
+
+
+if __name__ == "__main__":
+    serve(prepare)

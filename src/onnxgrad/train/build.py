@@ -1,0 +1,185 @@
+"""From a model and a loss to two graphs: one that trains, one that evaluates.
+
+In both, the weights and running statistics are inputs, so that sessions read the trainer's buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from onnxgrad.autodiff import grad
+from onnxgrad.contracts import DOMAIN, OPSET
+from onnxgrad.graph import Builder, make_input
+from onnxgrad.train.losses import Loss, Target
+
+OWN = Loss()  # the output is the loss itself
+
+
+@dataclass
+class Objective:
+    """What is minimised: a loss per output, each with its weight, and the targets they need."""
+
+    losses: dict[str, Loss]
+    weights: dict[str, float]
+    targets: dict[str, Target] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class TrainingGraph:
+    """The training model, and the names by which a step finds its parts."""
+
+    model: onnx.ModelProto
+    loss: str
+    parts: dict[str, str]  # output -> name of its own loss, where there are several
+    gradients: dict[str, str]  # parameter -> name of its gradient
+    statistics: dict[str, str]  # running statistic -> name of its new value
+
+
+def target_names(outputs: Iterable[str]) -> dict[str, str]:
+    """Return the name of each output's target: "target" for one, else `<output>_target`."""
+    outputs = list(outputs)
+    return {o: "target" if len(outputs) == 1 else f"{o}_target" for o in outputs}
+
+
+def attach(model: ir.Model, objective: Objective, variables: Iterable[ir.Value]) -> tuple:
+    """Write the losses into `model`; return the names of the total and of the parts."""
+    op = Builder(model, variables, prefix="loss")
+    graph, named = model.graph, {v.name: v for v in model.graph.outputs}
+    names = target_names(objective.losses)
+    parts: dict[str, ir.Value] = {}
+    terms, objective.notes = [], []
+    for name, loss in objective.losses.items():
+        if loss is OWN:
+            terms.append(named[name])
+            continue
+        target = loss.target(op, named[name], op.fresh(names[name]))
+        objective.targets[name] = target
+        value = ir.Value(
+            name=target.name,
+            shape=None if target.dims is None else ir.Shape(target.dims),
+            type=ir.TensorType(ir.DataType.from_numpy(target.dtype)),
+        )
+        graph.inputs.append(value)
+        judged = _before_activation(op, named[name], loss, objective)
+        part = _scalar(op, loss.write(op, judged, value), name)
+        parts[name] = part
+        weight = objective.weights.get(name, 1.0)
+        terms.append(part if weight == 1 else op.Mul(part, float(weight)))
+    # A node of its own: the total is an output even when it is one of the parts.
+    total = op.copy(terms[0] if len(terms) == 1 else op.Sum(*terms))
+    several = len(parts) > 1
+    kept = [op.copy(p) for p in parts.values()] if several else []
+    op.finish([total, *kept])
+    total.name = op.fresh("loss")
+    for output, value in zip(parts, kept, strict=False):
+        value.name = op.fresh(f"{output}_loss")
+    graph.outputs.extend([total, *kept])
+    return total.name, {o: v.name for o, v in zip(parts, kept, strict=False)}
+
+
+def _scalar(op: Builder, value: ir.Value, output: str) -> ir.Value:
+    dims = op.dims(value)
+    if dims == ():
+        return value
+    if dims is not None and all(d == 1 for d in dims):
+        return op.Reshape(value, op.constant([]))
+    if dims is None:
+        value.shape = ir.Shape(())
+        return value
+    raise ValueError(f"the loss of output {output!r} has shape {list(dims)}, expected a scalar")
+
+
+def _before_activation(op: Builder, output: ir.Value, loss: Loss, objective: Objective) -> ir.Value:
+    """Return the logits where the model ends in the activation that the loss contains already.
+
+    The gradient through both would lose all digits where the model is sure.
+    """
+    node = output.producer()
+    while node is not None and node.op_type == "Identity" and not node.domain:
+        node = node.inputs[0].producer()
+    if node is None or node.domain or node.op_type not in loss.activation():
+        return output
+    if node.op_type != "Sigmoid":
+        rank = op.rank(output)
+        axis = node.attributes["axis"].value if "axis" in node.attributes else -1
+        if axis % rank != loss.class_axis(rank):
+            return output
+    note = (
+        f"output {output.name!r} ends in {node.op_type}: "
+        f"{type(loss).__name__} uses the logits {node.inputs[0].name!r} before it"
+    )
+    objective.notes.append(note)
+    return node.inputs[0]
+
+
+def training_graph(
+    model: ir.Model,
+    objective: Objective,
+    trainable: list[str],
+    statistics: Mapping[str, str],
+    keep: Iterable[str] = (),
+) -> TrainingGraph:
+    """Return the model with its loss and the gradient of every name in `trainable`.
+
+    `model` is changed. `statistics` maps running statistics to their new values, made by nodes of
+    the model; `keep` names the model's outputs that a step also returns.
+    """
+    values = values_of(model)
+    loss, parts = attach(model, objective, [values[n] for n in (*trainable, *statistics)])
+    keep = {*keep, loss, *parts.values()}
+    outputs = model.graph.outputs
+    for value in [v for v in outputs if v.name not in keep]:
+        outputs.remove(value)
+    for new in statistics.values():
+        outputs.append(values[new])
+    result = grad(model, of=loss, wrt=trainable, parameters="inputs")
+    names = [v.name for v in result.graph.outputs][-len(trainable) :]
+    for name in statistics:
+        make_input(result.graph, values_of(result)[name])
+    gradients = dict(zip(trainable, names, strict=True))
+    return TrainingGraph(to_proto(result), loss, parts, gradients, dict(statistics))
+
+
+def evaluation_graph(
+    model: ir.Model, objective: Objective | None, inputs: Iterable[str]
+) -> tuple[onnx.ModelProto, str | None, dict[str, str]]:
+    """Return the model in inference form with `inputs` as inputs, and with the loss if asked for."""
+    values = values_of(model)
+    wanted = [values[n] for n in inputs]
+    loss, parts = None, {}
+    if objective is not None:
+        loss, parts = attach(model, objective, wanted)
+    for value in wanted:
+        make_input(model.graph, value)
+    return to_proto(model), loss, parts
+
+
+def values_of(model: ir.Model) -> dict[str, ir.Value]:
+    """Return every named value of the main graph."""
+    graph = model.graph
+    found = {v.name: v for v in (*graph.inputs, *graph.initializers.values())}
+    found.update((v.name, v) for node in graph for v in node.outputs if v.name)
+    return found
+
+
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """Return a model as a proto with its weights inside.
+
+    It imports onnxgrad's domain even where it has none of its operators: a session that knows the
+    library fuses nodes into that domain, and then looks for its version.
+    """
+    model.opset_imports.setdefault(DOMAIN, OPSET)
+    ir.external_data.load_to_model(model)
+    return ir.to_proto(model)
+
+
+def describe_inputs(model: ir.Model) -> dict[str, Any]:
+    """Return the inputs that a batch must provide: those that are no initializers."""
+    graph = model.graph
+    return {v.name: v for v in graph.inputs if v.name not in graph.initializers}

@@ -1,0 +1,265 @@
+"""Callbacks of `fit`: each may look at the loop after every step and epoch, and stop it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxgrad.train import checkpoint
+
+if TYPE_CHECKING:
+    from onnxgrad.train.loop import Loop
+
+
+class Callback:
+    """Base of the callbacks; override what you need.
+
+    `loop.trainer` is the Trainer, `loop.progress` says where the run stands, and setting `loop.stop`
+    to a reason ends it. `state` and `tensors` are saved with a checkpoint, and given back on resume.
+    """
+
+    order = 0  # those with a larger number come later
+
+    def on_fit_begin(self, loop: Loop) -> None:
+        """Called before the first step."""
+
+    def on_epoch_begin(self, loop: Loop) -> None:
+        """Called before the first step of an epoch."""
+
+    def on_step_end(self, loop: Loop, logs: dict[str, float]) -> None:
+        """Called after every batch, with its loss, lr and grad_norm."""
+
+    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+        """Called after an epoch and its validation, with the epoch's numbers."""
+
+    def on_interrupt(self, loop: Loop) -> None:
+        """Called after Ctrl-C, once the step at hand is done; `fit` then raises KeyboardInterrupt."""
+
+    def on_fit_end(self, loop: Loop) -> None:
+        """Called at the end, also after an error."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must keep, as plain data."""
+        return {}
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return arrays that a checkpoint must keep."""
+        return {}
+
+    def load_state(self, state: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+        """Continue from what `state` and `tensors` returned."""
+
+
+class Best:
+    """Follows one number: `better` says whether it is the best so far, and remembers it."""
+
+    def __init__(self, monitor: str, mode: str = "auto", min_delta: float = 0.0):
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f"mode is {mode!r}, expected auto, min or max")
+        self.monitor, self.min_delta = monitor, abs(min_delta)
+        self.mode, self.value = mode, None
+
+    def better(self, loop: Loop, logs: dict[str, float]) -> bool:
+        if self.monitor not in logs:
+            known = ", ".join(logs)
+            raise ValueError(f"monitor is {self.monitor!r}, and an epoch has {known}")
+        value = logs[self.monitor]
+        if math.isnan(value):
+            return False
+        if self.value is not None:
+            gain = value - self.value if self._larger(loop) else self.value - value
+            if not gain > self.min_delta:
+                return False
+        self.value = value
+        return True
+
+    def _larger(self, loop: Loop) -> bool:
+        if self.mode != "auto":
+            return self.mode == "max"
+        name = self.monitor.removeprefix("val_")
+        return any(m.name == name and m.larger for m in loop.trainer.metrics)
+
+
+class EarlyStopping(Callback):
+    """Stop when a number has not improved for `patience` epochs; go back to the best weights.
+
+    `mode="auto"` knows which direction is better for losses and onnxgrad's metrics.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        patience: int = 3,
+        min_delta: float = 0.0,
+        mode: str = "auto",
+        restore_best: bool = True,
+    ):
+        self.best = Best(monitor, mode, min_delta)
+        self.patience, self.restore_best = patience, restore_best
+        self.bad, self._weights = 0, {}
+
+    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+        if self.best.better(loop, logs):
+            self.bad = 0
+            if self.restore_best:
+                self._weights = loop.trainer.get_weights()
+            return
+        self.bad += 1
+        if self.bad >= self.patience:
+            loop.stop = f"{self.best.monitor} did not improve for {self.patience} epochs"
+
+    def on_fit_end(self, loop: Loop) -> None:
+        if self.restore_best and self._weights:
+            loop.trainer.set_weights(self._weights)
+
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best.value, "bad": self.bad}
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return dict(self._weights)
+
+    def load_state(self, state: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+        self.best.value, self.bad, self._weights = state["best"], state["bad"], dict(tensors)
+
+
+class Checkpoint(Callback):
+    """Save checkpoints `step-00000120` in `folder`, after epochs or every so many steps.
+
+    `save_total_limit` keeps the newest ones only. With `monitor`, the best epoch is also saved as
+    `best`. They are written whole or not at all; `fit(resume=folder)` continues from the newest.
+    Ctrl-C saves one, too. `last` is the path of the newest.
+    """
+
+    order = 100  # after those whose state it saves
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        every_steps: int | None = None,
+        save_total_limit: int | None = 3,
+        monitor: str | None = None,
+        mode: str = "auto",
+    ):
+        if save_total_limit is not None and save_total_limit < 1:
+            raise ValueError(f"save_total_limit is {save_total_limit}, expected at least 1")
+        self.folder, self.every_steps = Path(folder), every_steps
+        self.save_total_limit = save_total_limit
+        self.best = Best(monitor, mode) if monitor else None
+        self.last: Path | None = None
+
+    def on_step_end(self, loop: Loop, logs: dict[str, float]) -> None:
+        # Only where gradients were applied: a checkpoint holds no half-summed ones.
+        step = loop.trainer.steps
+        if self.every_steps and "grad_norm" in logs and step % self.every_steps == 0:
+            self.save(loop)
+
+    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+        improved = self.best is not None and self.best.better(loop, logs)
+        self.save(loop)
+        if improved:
+            self._save(loop, self.folder / "best")
+
+    def on_interrupt(self, loop: Loop) -> None:
+        self.save(loop)
+
+    def save(self, loop: Loop) -> Path:
+        """Save where the run stands now."""
+        path = self.folder / f"step-{loop.trainer.steps:08d}"
+        self._save(loop, path)
+        self.last = path
+        if self.save_total_limit is not None:
+            checkpoint.prune(self.folder, self.save_total_limit)
+        return path
+
+    def _save(self, loop: Loop, path: Path) -> None:
+        loop.trainer.save_checkpoint(
+            path,
+            progress=loop.progress.state(),
+            callbacks=loop.callback_state(),
+            tensors=loop.callback_tensors(),
+            best=None if self.best is None else {self.best.monitor: self.best.value},
+        )
+
+    def state(self) -> dict[str, Any]:
+        return {"best": None if self.best is None else self.best.value}
+
+    def load_state(self, state: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+        if self.best is not None:
+            self.best.value = state["best"]
+
+
+class _Log(Callback):
+    """Writes a line per epoch. A resumed run continues the file after the epochs it keeps."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+
+    def on_fit_begin(self, loop: Loop) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.rewrite(loop.progress.epochs)
+
+    def rewrite(self, epochs: Iterable[dict[str, float]]) -> None:
+        """Write every epoch anew, under another name first."""
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        temporary.write_text(self.text(list(epochs)), encoding="utf-8")
+        os.replace(temporary, self.path)
+
+    def text(self, epochs: list[dict[str, float]]) -> str:
+        """Return the whole file."""
+        raise NotImplementedError
+
+    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+        self.rewrite(loop.progress.epochs)
+
+
+class CSVLogger(_Log):
+    """One row per epoch in a CSV file."""
+
+    def text(self, epochs: list[dict[str, float]]) -> str:
+        import io
+
+        columns = list(dict.fromkeys(k for logs in epochs for k in logs))
+        file = io.StringIO()
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        if columns:
+            writer.writeheader()
+            writer.writerows(epochs)
+        return file.getvalue()
+
+
+class JSONLLogger(_Log):
+    """One JSON object per epoch and line."""
+
+    def text(self, epochs: list[dict[str, float]]) -> str:
+        return "".join(json.dumps(logs) + "\n" for logs in epochs)
+
+
+class TensorBoard(Callback):
+    """Scalars for TensorBoard; needs the package tensorboardX (`pip install onnxgrad[tensorboard]`)."""
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            raise ImportError(
+                "TensorBoard needs tensorboardX: pip install onnxgrad[tensorboard]"
+            ) from error
+        self._writer = SummaryWriter(str(folder))
+
+    def on_step_end(self, loop: Loop, logs: dict[str, float]) -> None:
+        for name, value in logs.items():
+            self._writer.add_scalar(f"step/{name}", value, loop.trainer.steps)
+
+    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+        for name, value in logs.items():
+            self._writer.add_scalar(f"epoch/{name}", value, logs["step"])
+
+    def on_fit_end(self, loop: Loop) -> None:
+        self._writer.flush()

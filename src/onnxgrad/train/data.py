@@ -1,0 +1,133 @@
+"""Batches: from arrays in memory (or memory-mapped), or from any iterable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.errors import DataError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Arrays by name, and where they come from: `rows` of the data, or the batch's number."""
+
+    arrays: dict[str, Any]
+    number: int
+    rows: np.ndarray | None = None
+
+    def where(self, row: int) -> str:
+        """Name a row for a message."""
+        if self.rows is not None:
+            return f"row {int(self.rows[row])}"
+        return f"row {row} of batch {self.number}"
+
+
+class ArrayData:
+    """Arrays with one row per sample, cut into batches; the last one may be short."""
+
+    def __init__(self, arrays: Mapping[str, Any], batch_size: int, shuffle: bool, seed: int):
+        self.arrays = {name: _as_array(name, a) for name, a in arrays.items()}
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, expected at least 1")
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        sizes = {name: len(a) for name, a in self.arrays.items()}
+        self.rows = next(iter(sizes.values()), 0)
+        for name, size in sizes.items():
+            if size != self.rows:
+                first = next(iter(sizes))
+                raise DataError(f"{name!r} has {size} rows, and {first!r} has {self.rows}")
+        if self.rows == 0:
+            raise DataError("the data has no rows")
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.batch_size)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch from number `start` on. The order depends on seed and epoch."""
+        order = None
+        if self.shuffle:
+            order = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
+        for number in range(start, len(self)):
+            part = slice(number * self.batch_size, (number + 1) * self.batch_size)
+            rows = np.arange(self.rows)[part] if order is None else order[part]
+            chosen = part if order is None else rows
+            yield Batch({n: a[chosen] for n, a in self.arrays.items()}, number, rows)
+
+
+class StreamData:
+    """An iterable of batches, or a function from the epoch to one; a resumed epoch skips what it had."""
+
+    def __init__(self, source: Iterable | Callable[[int], Iterable], names: Names):
+        self.source, self.names = source, names
+        if isinstance(source, Iterator):
+            # An iterator ends with its first epoch; what it gave cannot be had again.
+            raise ValueError(
+                "the batches come from an iterator, which can be used once only; "
+                "give a list, or a function that returns a new iterator for every epoch"
+            )
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        batches = self.source(epoch) if callable(self.source) else self.source
+        for number, batch in enumerate(batches):
+            if number >= start:
+                yield Batch(self.names.to_dict(batch), number)
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names by which a batch gives the model's inputs and the loss's targets."""
+
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    def to_dict(self, batch: Any) -> dict[str, Any]:
+        """Return a batch, a dict or a pair (x, y), as one dict."""
+        if isinstance(batch, Mapping):
+            return dict(batch)
+        if isinstance(batch, (tuple, list)) and len(batch) == 2:
+            return self.join(*batch)
+        raise DataError(
+            f"a batch is a {type(batch).__name__}, expected a dict by name or a pair (x, y)"
+        )
+
+    def join(self, x: Any, y: Any = None) -> dict[str, Any]:
+        """Return x and y, each an array or a dict by name, as one dict."""
+        given = self._named(x, self.inputs, "x", "input")
+        if y is not None:
+            given.update(self._named(y, self.targets, "y", "target"))
+        return given
+
+    def _named(self, value: Any, names: tuple[str, ...], what: str, kind: str) -> dict[str, Any]:
+        if isinstance(value, Mapping):
+            return dict(value)
+        if isinstance(value, (tuple, list)) and len(names) > 1 and len(value) == len(names):
+            return dict(zip(names, value, strict=True))
+        if len(names) == 1:
+            return {names[0]: value}
+        listed = ", ".join(map(repr, names)) or "none"
+        raise DataError(f"{what} is one array, and the {kind}s are {listed}: give a dict by name")
+
+
+def _as_array(name: str, array: Any) -> np.ndarray:
+    array = array if isinstance(array, np.ndarray) else np.asarray(array)
+    if array.ndim == 0:
+        raise DataError(f"{name!r} is a single number, expected one row per sample")
+    return array
+
+
+def make_data(x: Any, y: Any, names: Names, batch_size: int, shuffle: bool, seed: int) -> Any:
+    """Return the data that the arguments of `fit` mean."""
+    if isinstance(x, (ArrayData, StreamData)) or (hasattr(x, "epoch") and callable(x.epoch)):
+        return x
+    if y is None and not isinstance(x, (np.ndarray, Mapping)) and (
+        callable(x) or isinstance(x, Iterable)
+    ):  # fmt: skip
+        return StreamData(x, names)
+    return ArrayData(names.join(x, y), batch_size, shuffle, seed)

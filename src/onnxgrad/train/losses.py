@@ -1,0 +1,269 @@
+"""Losses, written into the graph by the op builder; autodiff gives their gradients.
+
+A loss takes an output of the model and a target, a new input of the graph. Its `write` returns a scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.graph import Builder
+
+_REDUCTIONS = ("mean", "sum")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a loss expects as its target: an input that the training graph gets."""
+
+    name: str
+    dtype: np.dtype
+    dims: tuple[int | str | None, ...] | None
+    classes: int | None = None  # for labels: how many there are, where the model tells it
+    axis: int | None = None  # for labels: the axis of the output that holds the classes
+    ignore: int | None = None
+    of: str = ""  # the output that it is compared with
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Base of the losses. `logits` says that it wants what went into a final Softmax or Sigmoid."""
+
+    def target(self, op: Builder, output: ir.Value, name: str) -> Target:
+        """Return what this loss expects as target for `output`; by default the same shape."""
+        return Target(name, output.dtype.numpy(), op.dims(output), of=output.name)
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        """Write the loss and return it, a scalar."""
+        raise NotImplementedError
+
+    def activation(self) -> tuple[str, ...]:
+        """Return the operators at the end of a model that this loss contains already."""
+        return ()
+
+
+def _check_reduction(loss: Any) -> None:
+    if loss.reduction not in _REDUCTIONS:
+        raise ValueError(
+            f"{type(loss).__name__}: reduction is {loss.reduction!r}, expected mean or sum"
+        )
+
+
+def _reduce(op: Builder, value: ir.Value, reduction: str) -> ir.Value:
+    reduce = op.ReduceMean if reduction == "mean" else op.ReduceSum
+    return reduce(value, keepdims=0)
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Loss):
+    """Softmax cross entropy of logits and integer labels, as torch.nn.CrossEntropyLoss.
+
+    `axis` holds the classes: by default the last one of outputs of rank 2 and 3 ([N, C], [N, S, C]),
+    and axis 1 of larger ones ([N, C, H, W]). Labels have the output's shape without that axis.
+    """
+
+    weight: Any = None
+    ignore_index: int | None = None
+    label_smoothing: float = 0.0
+    reduction: str = "mean"
+    axis: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_reduction(self)
+        if not 0 <= self.label_smoothing <= 1:
+            value = self.label_smoothing
+            raise ValueError(f"CrossEntropy: label_smoothing is {value!r}, expected 0 to 1")
+        if self.weight is not None:
+            object.__setattr__(self, "weight", tuple(float(w) for w in self.weight))
+
+    def activation(self) -> tuple[str, ...]:
+        return ("Softmax", "LogSoftmax")
+
+    def class_axis(self, rank: int) -> int:
+        """Return the axis of the classes, counted from the front."""
+        if rank < 2:
+            raise ValueError(f"CrossEntropy: the output has rank {rank}, expected at least 2")
+        axis = self.axis if self.axis is not None else (-1 if rank <= 3 else 1)
+        if not -rank <= axis < rank or axis % rank == 0:
+            raise ValueError(f"CrossEntropy: axis is {axis}, expected 1 to {rank - 1}")
+        return axis % rank
+
+    def target(self, op: Builder, output: ir.Value, name: str) -> Target:
+        dims = op.dims(output)
+        axis = self.class_axis(op.rank(output))
+        classes = dims[axis] if isinstance(dims[axis], int) else None
+        if self.weight is not None and classes not in (None, len(self.weight)):
+            raise ValueError(
+                f"CrossEntropy: weight has {len(self.weight)} numbers, "
+                f"expected {classes}, one per class of {output.name!r}"
+            )
+        rest = (*dims[:axis], *dims[axis + 1 :])
+        return Target(
+            name, np.dtype(np.int64), rest, classes, axis, self.ignore_index, of=output.name
+        )
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        rank = op.rank(output)
+        axis = self.class_axis(rank)
+        if rank > 2 and axis == rank - 1:  # rows of classes: neither transposed nor copied
+            output = op.Reshape(output, op.Concat([-1], op.dim(output, axis), axis=0))
+            target = op.Reshape(target, [-1])
+        elif axis != 1:
+            order = [0, axis, *(i for i in range(1, rank) if i != axis)]
+            output = op.Transpose(output, perm=order)
+        weight = None
+        if self.weight is not None:
+            weight = op.constant(np.array(self.weight), op.dtype(output))
+        settings = {"reduction": self.reduction, "ignore_index": self.ignore_index}
+        if self.label_smoothing == 0:
+            return op.SoftmaxCrossEntropyLoss(output, target, weight, **settings)
+        return self._smoothed(op, output, target, weight, settings)
+
+    def _smoothed(self, op, output, target, weight, settings) -> ir.Value:
+        """(1 - ε)·loss + ε/C·Σ_c -w_c·log p_c, the second part averaged like the first."""
+        log_p = op.LogSoftmax(output, axis=1)
+        hard = op.NegativeLogLikelihoodLoss(log_p, target, weight, **settings)
+        if weight is not None:
+            shape = [-1] + [1] * (op.rank(output) - 2)
+            log_p = op.Mul(log_p, op.Reshape(weight, shape))
+        each = op.Neg(op.ReduceSum(log_p, [1], keepdims=0))
+        count = None
+        if self.ignore_index is not None:
+            used = op.Not(op.Equal(target, self.ignore_index))
+            each = op.Where(used, each, 0.0)
+            count = op.number(used, output)
+        if weight is not None:
+            labels = target if count is None else op.Where(used, target, 0)
+            own = op.Gather(weight, labels)
+            count = own if count is None else op.Mul(own, count)
+        smooth = op.ReduceSum(each, keepdims=0)
+        if self.reduction == "mean":
+            total = op.number(op.Size(target), output)
+            if count is not None:
+                total = op.ReduceSum(count, keepdims=0)
+            smooth = op.Div(smooth, total)
+        classes = op.number(op.Squeeze(op.dim(output, 1), [0]), output)
+        share = op.Div(op.constant(np.array(self.label_smoothing), op.dtype(output)), classes)
+        return op.Add(op.Mul(hard, 1 - self.label_smoothing), op.Mul(smooth, share))
+
+
+@dataclass(frozen=True)
+class BinaryCrossEntropy(Loss):
+    """Sigmoid cross entropy of logits and targets in [0, 1], as torch.nn.BCEWithLogitsLoss.
+
+    softplus(x) - x·y; with `pos_weight` p: (1 - y)·x + (1 + (p - 1)·y)·softplus(-x).
+    """
+
+    pos_weight: Any = None
+    reduction: str = "mean"
+
+    def __post_init__(self) -> None:
+        _check_reduction(self)
+        if self.pos_weight is not None:
+            weights = np.atleast_1d(np.asarray(self.pos_weight, np.float64))
+            object.__setattr__(self, "pos_weight", tuple(float(w) for w in weights))
+
+    def activation(self) -> tuple[str, ...]:
+        return ("Sigmoid",)
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        if self.pos_weight is None:
+            each = op.Sub(op.Softplus(output), op.Mul(output, target))
+        else:
+            weight = op.constant(np.array(self.pos_weight), op.dtype(output))
+            factor = op.Add(op.Mul(op.Sub(weight, 1.0), target), 1.0)
+            rest = op.Mul(op.Sub(1.0, target), output)
+            each = op.Add(rest, op.Mul(factor, op.Softplus(op.Neg(output))))
+        return _reduce(op, each, self.reduction)
+
+
+@dataclass(frozen=True)
+class MSE(Loss):
+    """The square of the difference, as torch.nn.MSELoss."""
+
+    reduction: str = "mean"
+
+    def __post_init__(self) -> None:
+        _check_reduction(self)
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        difference = op.Sub(output, target)
+        return _reduce(op, op.Mul(difference, difference), self.reduction)
+
+
+@dataclass(frozen=True)
+class L1(Loss):
+    """The size of the difference, as torch.nn.L1Loss."""
+
+    reduction: str = "mean"
+
+    def __post_init__(self) -> None:
+        _check_reduction(self)
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        return _reduce(op, op.Abs(op.Sub(output, target)), self.reduction)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """½d² where |d| <= delta, delta·(|d| - ½·delta) beyond it, as torch.nn.HuberLoss.
+
+    With c = min(|d|, delta) both are c·(|d| - ½c).
+    """
+
+    delta: float = 1.0
+    reduction: str = "mean"
+
+    def __post_init__(self) -> None:
+        _check_reduction(self)
+        if not self.delta > 0:
+            raise ValueError(f"Huber: delta is {self.delta!r}, expected a number > 0")
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        size = op.Abs(op.Sub(output, target))
+        near = op.Less(size, op.constant(np.array(self.delta), op.dtype(output)))
+        square = op.Mul(op.Mul(size, size), 0.5)
+        line = op.Mul(op.Sub(size, 0.5 * self.delta), self.delta)
+        return _reduce(op, op.Where(near, square, line), self.reduction)
+
+
+@dataclass(frozen=True)
+class Function(Loss):
+    """A loss of your own: `write(op, output, target)` returns a scalar, written with the op builder.
+
+    `dtype` and `dims` describe the target; by default it is like the output.
+
+        >>> def log_cosh(op, output, target):
+        ...     return op.ReduceMean(op.Log(op.Cosh(op.Sub(output, target))), keepdims=0)
+        >>> loss = Function(log_cosh)
+    """
+
+    function: Callable[[Builder, ir.Value, ir.Value], ir.Value]
+    dtype: Any = None
+    dims: tuple | None = None
+
+    def target(self, op: Builder, output: ir.Value, name: str) -> Target:
+        dtype = output.dtype.numpy() if self.dtype is None else np.dtype(self.dtype)
+        dims = op.dims(output) if self.dims is None else tuple(self.dims)
+        return Target(name, dtype, dims, of=output.name)
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        value = self.function(op, output, target)
+        if not isinstance(value, ir.Value):
+            who = getattr(self.function, "__name__", "the loss function")
+            raise ValueError(
+                f"{who} returned a {type(value).__name__}, expected a value of the graph"
+            )
+        return value
+
+
+NAMES: dict[str, Callable[[], Loss]] = {
+    "cross_entropy": CrossEntropy, "ce": CrossEntropy,
+    "binary_cross_entropy": BinaryCrossEntropy, "bce": BinaryCrossEntropy,
+    "mse": MSE, "l1": L1, "mae": L1, "huber": Huber,
+}  # fmt: skip

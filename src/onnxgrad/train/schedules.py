@@ -1,0 +1,215 @@
+"""Learning rates over the steps of a run.
+
+A schedule maps (base, step) to a rate; steps are optimizer steps, counted from 0. It holds no state,
+so a resumed run continues where it was; the exception is `ReduceOnPlateau`, which a checkpoint saves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Base of the schedules."""
+
+    def rate(self, base: float, step: int) -> float:
+        """Return the learning rate of a group whose own rate is `base`."""
+        raise NotImplementedError
+
+    def bound(self, total: int | None) -> Schedule:
+        """Return the schedule for a run of `total` steps; None when nobody knows."""
+        return self
+
+
+@dataclass(frozen=True)
+class Constant(Schedule):
+    """The same rate for ever.
+
+    >>> Constant().rate(0.1, 7)
+    0.1
+    """
+
+    def rate(self, base: float, step: int) -> float:
+        return base
+
+
+@dataclass(frozen=True)
+class _Run(Schedule):
+    """A schedule that needs the length of the run: `total`, or what `fit` knows."""
+
+    total: int | None = None
+
+    def bound(self, total: int | None) -> Schedule:
+        if self.total is not None:
+            return self
+        if total is None:
+            raise ValueError(
+                f"{type(self).__name__} needs the number of steps: give total=, "
+                "or steps_per_epoch= to fit"
+            )
+        return dataclasses.replace(self, total=total)
+
+
+@dataclass(frozen=True)
+class Cosine(_Run):
+    """Half a cosine from the base rate to `floor`, as CosineAnnealingLR(T_max=total).
+
+    >>> [round(Cosine(total=4).rate(1.0, t), 3) for t in range(5)]
+    [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
+
+    floor: float = 0.0
+
+    def rate(self, base: float, step: int) -> float:
+        turn = math.pi * min(step / max(self.total, 1), 1.0)
+        return self.floor + (base - self.floor) * (1 + math.cos(turn)) / 2
+
+
+@dataclass(frozen=True)
+class Linear(_Run):
+    """A line from the base rate to `end` times it, as LinearLR(1, end, total).
+
+    >>> [Linear(total=4).rate(1.0, t) for t in range(5)]
+    [1.0, 0.75, 0.5, 0.25, 0.0]
+    """
+
+    end: float = 0.0
+
+    def rate(self, base: float, step: int) -> float:
+        part = min(step / max(self.total, 1), 1.0)
+        return base * (1 + (self.end - 1) * part)
+
+
+@dataclass(frozen=True)
+class Step(Schedule):
+    """Times `gamma` after every `every` steps, as StepLR.
+
+    >>> [Step(every=2, gamma=0.5).rate(1.0, t) for t in range(5)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+
+    every: int = 1
+    gamma: float = 0.1
+
+    def rate(self, base: float, step: int) -> float:
+        return base * self.gamma ** (step // self.every)
+
+
+@dataclass(frozen=True)
+class Exponential(Schedule):
+    """Times `gamma` after every step, as ExponentialLR.
+
+    >>> Exponential(gamma=0.5).rate(1.0, 3)
+    0.125
+    """
+
+    gamma: float = 0.95
+
+    def rate(self, base: float, step: int) -> float:
+        return base * self.gamma**step
+
+
+@dataclass(frozen=True)
+class Warmup(Schedule):
+    """A line from `start` times the base rate up to it over `steps`, then another schedule.
+
+    The other schedule begins when the line ends, as with LinearLR and SequentialLR.
+
+    >>> [Warmup(steps=4, start=0.0).rate(1.0, t) for t in range(6)]
+    [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+    """
+
+    steps: int = 0
+    then: Schedule = Constant()
+    start: float = 0.0
+
+    def rate(self, base: float, step: int) -> float:
+        if step < self.steps:
+            return base * (self.start + (1 - self.start) * step / self.steps)
+        return self.then.rate(base, step - self.steps)
+
+    def bound(self, total: int | None) -> Schedule:
+        rest = None if total is None else max(total - self.steps, 1)
+        return dataclasses.replace(self, then=self.then.bound(rest))
+
+
+@dataclass
+class ReduceOnPlateau:
+    """Times `factor` when a metric has not improved for more than `patience` epochs.
+
+    As torch's ReduceLROnPlateau with `threshold_mode="rel"`. Counts as a schedule; `fit` shows it the
+    metric `monitor` after every epoch.
+    """
+
+    monitor: str = "val_loss"
+    factor: float = 0.1
+    patience: int = 10
+    threshold: float = 1e-4
+    cooldown: int = 0
+    min_lr: float = 0.0
+    mode: str = "min"
+    scale: float = 1.0
+    best: float | None = None
+    bad: int = 0
+    waiting: int = 0
+
+    def rate(self, base: float, step: int) -> float:
+        """Return the reduced rate, never below `min_lr` (nor above `base`)."""
+        return max(base * self.scale, min(self.min_lr, base))
+
+    def bound(self, total: int | None) -> ReduceOnPlateau:
+        return self
+
+    def observe(self, value: float) -> None:
+        """Take note of the metric after an epoch."""
+        if self.best is None or self._better(value):
+            self.best, self.bad = value, 0
+        else:
+            self.bad += 1
+        if self.waiting > 0:
+            self.waiting -= 1
+            self.bad = 0
+        if self.bad > self.patience:
+            self.scale *= self.factor
+            self.waiting, self.bad = self.cooldown, 0
+
+    def _better(self, value: float) -> bool:
+        if self.mode == "min":
+            return value < self.best * (1 - self.threshold)
+        return value > self.best * (1 + self.threshold)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must keep."""
+        return {"scale": self.scale, "best": self.best, "bad": self.bad, "waiting": self.waiting}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        for name in ("scale", "best", "bad", "waiting"):
+            setattr(self, name, state[name])
+
+
+NAMES: dict[str, type] = {
+    "constant": Constant, "cosine": Cosine, "linear": Linear, "step": Step,
+    "exponential": Exponential, "plateau": ReduceOnPlateau,
+}  # fmt: skip
+
+
+def resolve(schedule: Any, warmup: int = 0) -> Schedule | ReduceOnPlateau:
+    """Return the schedule that a name or an object means, after `warmup` steps of rising.
+
+    >>> resolve("cosine", warmup=100)
+    Warmup(steps=100, then=Cosine(total=None, floor=0.0), start=0.0)
+    """
+    if schedule is None:
+        schedule = Constant()
+    elif isinstance(schedule, str):
+        if schedule.lower() not in NAMES:
+            raise ValueError(f"schedule is {schedule!r}, expected one of {', '.join(NAMES)}")
+        schedule = NAMES[schedule.lower()]()
+    if not hasattr(schedule, "rate"):
+        raise ValueError(f"schedule is a {type(schedule).__name__}, expected a name or a schedule")
+    return Warmup(steps=warmup, then=schedule) if warmup else schedule

@@ -1,0 +1,236 @@
+"""The Trainer: a model, a loss and an optimizer; steps, epochs, predictions, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from onnxgrad import kernels
+from onnxgrad.errors import DivergedError
+from onnxgrad.train import optimizers, schedules
+from onnxgrad.train.data import Batch, make_data
+from onnxgrad.train.evaluation import Evaluation
+from onnxgrad.train.loop import History, Loop
+from onnxgrad.train.metrics import resolve as resolve_metrics
+from onnxgrad.train.setup import Setup
+from onnxgrad.train.stepper import Stepper
+
+
+class Trainer:
+    """Trains an ONNX model on stock ONNX Runtime.
+
+    model: a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`; it is not changed.
+    loss: "cross_entropy", "bce", "mse", "l1", "huber", a loss of `onnxgrad.train.losses`, a function
+        over the op builder, an ONNX model or an onnxscript function; a dict of these by output name.
+        None takes the model's own scalar output. `loss_weights` are by output name.
+    optimizer: "adamw", "adam", "sgd", or one of `onnxgrad.train.optimizers`; `lr` replaces its rate.
+    trainable: "all", "head" (the last layer), names, globs or regular expressions.
+    groups: parameter groups, each a dict with "params" (as `trainable`) and settings of the
+        optimizer for them: `[{"params": "*.bias", "weight_decay": 0.0}]`. The first match counts.
+    schedule, warmup: a name or one of `onnxgrad.train.schedules`, after `warmup` steps of rising.
+    clip_norm, clip_value: limits for the norm of all gradients, and for each number in them.
+    accumulate: add up the gradients of so many batches for one optimizer step.
+    metrics: "accuracy", "top5", "f1", "mae", "r2", "perplexity", or functions (prediction, target).
+    freeze_bn: keep batch normalisations as the model has them; otherwise they use the statistics of
+        the batch and update their own, as in PyTorch's training mode.
+    dropout: the rate of the model's Dropout nodes; where it has none, one is put before the head.
+    seed: of shuffling and dropout. threads: of the session and the optimizer; default all cores.
+
+        >>> import numpy as np, onnx, onnxgrad
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 8, opset_import: ["" : 17]>
+        ...     line (float[N, 1] x) => (float[N, 1] y)
+        ...     <float[1, 1] w = {0}, float[1] b = {0}> { p = MatMul(x, w)  y = Add(p, b) }''')
+        >>> x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(-1, 1)
+        >>> trainer = onnxgrad.Trainer(model, loss="mse", optimizer="sgd", lr=0.5)
+        >>> history = trainer.fit(x, 3 * x + 1, epochs=20, batch_size=16)
+        >>> trainer.get_weights()["w"].round(2)
+        array([[3.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        loss: Any = None,
+        optimizer: str | optimizers.Optimizer = "adamw",
+        lr: float | None = None,
+        *,
+        trainable: str | Iterable[str] = "all",
+        metrics: Any = (),
+        loss_weights: Mapping[str, float] | None = None,
+        groups: Iterable[Mapping[str, Any]] = (),
+        schedule: Any = None,
+        warmup: int = 0,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        accumulate: int = 1,
+        freeze_bn: bool = False,
+        dropout: float | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ):
+        if threads is not None:
+            kernels.set_num_threads(threads)
+        self.seed, self.threads = int(seed), threads
+        self.optimizer = optimizers.resolve(optimizer, lr)
+        self.schedule = schedules.resolve(schedule, warmup)
+        self.metrics = resolve_metrics(metrics)
+        self._setup = Setup(
+            model, loss, loss_weights or {}, trainable, self.optimizer, groups,
+            freeze_bn=freeze_bn, dropout=dropout, seed=self.seed,
+        )  # fmt: skip
+        self.store, self.notes = self._setup.store, self._setup.notes
+        self._stepper = Stepper(
+            self._setup, threads, clip_norm=clip_norm, clip_value=clip_value, accumulate=accumulate
+        )
+        self._evaluation = Evaluation(self._setup, threads)
+
+    # ---- training ----------------------------------------------------------------------------
+
+    def fit(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        validation: Any = None,
+        epochs: int = 1,
+        batch_size: int = 32,
+        callbacks: Iterable[Any] = (),
+        shuffle: bool = True,
+        steps_per_epoch: int | None = None,
+        max_steps: int | None = None,
+        max_time: float | None = None,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> History:
+        """Train for `epochs` passes over the data; return what happened.
+
+        x, y: arrays, or dicts of arrays by input and target name; or x alone, an iterable of
+            batches (dicts by name, or pairs), or a function from the epoch to such an iterable.
+        validation: (x, y), an iterable of batches, or the share of the rows to set aside.
+        max_steps, max_time: stop after so many optimizer steps of the run, or so many seconds.
+        resume: a checkpoint, or a folder of them, to continue from; `epochs` counts from the start.
+
+        Raises DataError before the step that would use bad data, and DivergedError when a loss or
+        gradient is not finite, with the weights as they were before that step. Ctrl-C ends the run
+        after the step at hand, saves a checkpoint if a callback does, and raises KeyboardInterrupt.
+        """
+        names = self._setup.names
+        data = make_data(x, y, names, batch_size, shuffle, self.seed)
+        loop = Loop(self, data, validation, epochs, batch_size, list(callbacks))
+        return loop.run(steps_per_epoch, max_steps, max_time, resume)
+
+    def step(self, batch: Any, y: Any = None) -> dict[str, float]:
+        """Train on one batch: a dict by name, a pair (x, y), or x and y; return the loss and more.
+
+        The keys are loss, lr, grad_norm, and with several losses each one's own. With `accumulate`
+        the weights change at every so many calls, and grad_norm is there only then.
+        """
+        names = self._setup.names
+        arrays = names.to_dict(batch) if y is None else names.join(batch, y)
+        return self.train_batch(Batch(arrays, self._stepper.batches))
+
+    def train_batch(self, batch: Batch) -> dict[str, float]:
+        """As `step`, for a batch that knows its rows; the loop's own step."""
+        stepper = self._stepper
+        arrays = stepper.checker(batch)
+        self._evaluation.sample = {n: arrays[n] for n in self.input_names}
+        rates = self._rates()
+        logs = stepper.step(arrays, rates)
+        if "bad" in logs:
+            self._diverged(arrays, logs["bad"])
+        return {**logs, "lr": rates[0]}
+
+    def apply(self) -> float | None:
+        """Apply gradients that wait for more batches, as at the end of an epoch; return their norm."""
+        return self._stepper.apply(self._rates())
+
+    def _rates(self) -> list[float]:
+        step = self._stepper.steps
+        return [self.schedule.rate(o.lr, step) for o in self._setup.group_optimizers]
+
+    def _diverged(self, arrays: dict[str, np.ndarray], what: str) -> None:
+        from onnxgrad.train.diagnose import first_bad
+
+        tensor = first_bad(self._setup, self._stepper, arrays) or what
+        step = self._stepper.steps + 1
+        raise DivergedError(
+            f"step {step}: {what} is not finite; the first tensor that is not is {tensor!r}. "
+            "The weights are those before the step; a smaller lr or clip_norm may help",
+            tensor, step,
+        )  # fmt: skip
+
+    # ---- looking -----------------------------------------------------------------------------
+
+    def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 32) -> dict[str, float]:
+        """Return the loss and every metric over the data, with the model in inference mode."""
+        data = make_data(x, y, self._setup.names, batch_size, False, self.seed)
+        return self._evaluation.evaluate(data, self.metrics)
+
+    def predict(self, x: Any, *, batch_size: int = 32) -> Any:
+        """Return the model's output for x; a dict by name where it has several."""
+        return self._evaluation.predict(x, batch_size)
+
+    def get_weights(self, *, flat: bool = False) -> Any:
+        """Return copies of the trained tensors by name, or all parameters as one vector."""
+        if flat:
+            return self.store.flat()
+        return {name: array.copy() for name, array in self.store.tensors().items()}
+
+    def set_weights(self, weights: Any) -> None:
+        """Set tensors by name, or all parameters from a vector as `get_weights(flat=True)` gives."""
+        if not isinstance(weights, Mapping):
+            return self.store.set_flat(weights)
+        own = self.store.tensors()
+        for name, array in weights.items():
+            if name not in own:
+                raise ValueError(f"the trainer has no weight {name!r}")
+            if np.shape(array) != own[name].shape:
+                raise ValueError(
+                    f"weight {name!r} has shape {list(np.shape(array))}, "
+                    f"expected {list(own[name].shape)}"
+                )
+        for name, array in weights.items():
+            own[name][...] = array
+        return None
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps made so far."""
+        return self._stepper.steps
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names by which a batch gives the model's inputs."""
+        return self._setup.names.inputs
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The names by which a batch gives the targets of the loss."""
+        return self._setup.names.targets
+
+    # ---- files -------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model with its new weights: the same graph, names and metadata.
+
+        The file is checked in a session of its own, without onnxgrad's operators, against `predict`,
+        and takes its name only then. Raises ExportError and leaves what was there otherwise.
+        """
+        from onnxgrad.train.export import export
+
+        export(self._setup, self._evaluation, path)
+
+    def save_checkpoint(self, path: str | os.PathLike[str], **progress: Any) -> None:
+        """Write weights, optimizer state and progress into the folder `path`, all of it or nothing."""
+        from onnxgrad.train.checkpoint import save
+
+        save(self, path, progress)
+
+    def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Continue from a checkpoint, or the newest good one of a folder; return its progress."""
+        from onnxgrad.train.checkpoint import restore
+
+        return restore(self, path)

@@ -1,0 +1,296 @@
+"""Checkpoints: whole or not there, refused when damaged, and a resumed run has the bits of one that was not cut."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from train import problems
+
+from onnxgrad import Trainer
+from onnxgrad.errors import CheckpointError
+from onnxgrad.train import callbacks, checkpoint, optimizers, schedules
+
+KILLS = int(os.environ.get("ONNXGRAD_KILLS", "3"))
+
+
+def make(**settings) -> tuple[Trainer, tuple[np.ndarray, np.ndarray]]:
+    problem = problems.cnn()
+    settings.setdefault("dropout", 0.2)
+    trainer = Trainer(
+        problem.model(), loss="cross_entropy", lr=1e-2, metrics="accuracy", seed=7, **settings
+    )
+    x, y = (np.concatenate(parts) for parts in zip(*problem.batches[:12], strict=True))
+    return trainer, (x, y)
+
+
+def run(folder: Path, *more: callbacks.Callback, resume: bool = False):
+    """A run with everything that has a state: schedule, early stopping, accumulation, dropout."""
+    trainer, (x, y) = make(schedule="cosine", warmup=5, clip_norm=1.0, accumulate=2)
+    watch = [
+        callbacks.EarlyStopping(patience=50),
+        callbacks.Checkpoint(folder, every_steps=3, monitor="val_loss"),
+        callbacks.CSVLogger(folder / "results.csv"),
+        *more,
+    ]
+    history = trainer.fit(
+        x, y, validation=0.25, epochs=4, batch_size=16, callbacks=watch,
+        resume=folder if resume else None,
+    )  # fmt: skip
+    return trainer, history
+
+
+def bits(trainer: Trainer) -> bytes:
+    return b"".join(a.tobytes() for a in trainer.store.tensors().values())
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    trainer, history = run(folder)
+    return bits(trainer), history.epochs, (folder / "results.csv").read_text()
+
+
+class Cut(callbacks.Callback):
+    """Ends a run after some batches, as if the process had gone."""
+
+    def __init__(self, batches: int):
+        self.left = batches
+
+    def on_step_end(self, loop, logs):
+        self.left -= 1
+        if self.left == 0:
+            loop.stop = "cut"
+
+
+@pytest.mark.parametrize("batches", [6, 7, 9, 20, 35])
+def test_a_resumed_run_ends_in_the_same_bits(batches, tmp_path, uninterrupted):
+    run(tmp_path, Cut(batches))
+    trainer, history = run(tmp_path, resume=True)
+    assert history.epochs == uninterrupted[1]
+    assert bits(trainer) == uninterrupted[0]
+    assert (tmp_path / "results.csv").read_text() == uninterrupted[2]
+
+
+def test_the_same_seed_gives_the_same_bits(tmp_path, uninterrupted):
+    trainer, history = run(tmp_path)
+    assert (bits(trainer), history.epochs) == uninterrupted[:2]
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from train.test_checkpoint import run, bits
+folder = Path(sys.argv[1])
+trainer, history = run(folder, resume=sys.argv[2] == "resume")
+Path(sys.argv[3]).write_bytes(bits(trainer))
+"""
+
+
+def child(folder: Path, result: Path, mode: str) -> subprocess.Popen:
+    tests = Path(__file__).resolve().parents[1]
+    paths = [str(tests), str(tests.parent / "src"), os.environ.get("PYTHONPATH", "")]
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(folder), mode, str(result)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("kill", range(KILLS))
+def test_killed_at_a_random_moment(kill, tmp_path, uninterrupted):
+    """Killed between the first checkpoint and the end, perhaps while it writes one."""
+    result = tmp_path / "result"
+    process = child(tmp_path, result, "begin")
+    wait_for(lambda: checkpoint.checkpoints(tmp_path) or process.poll() is not None)
+    time.sleep(random.Random(kill).uniform(0, 0.3))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    for found in checkpoint.checkpoints(tmp_path):
+        checkpoint.read(found)  # what has its final name is whole
+    if not result.exists():
+        resumed = child(tmp_path, result, "resume")
+        assert resumed.wait() == 0, resumed.stderr.read().decode()
+    assert result.read_bytes() == uninterrupted[0]
+    assert (tmp_path / "results.csv").read_text() == uninterrupted[2]
+    assert not list(tmp_path.glob(".unfinished*"))
+
+
+def test_ctrl_c_saves_a_checkpoint(tmp_path, uninterrupted):
+    """Amid the run: it ends by KeyboardInterrupt after the step at hand, and is resumed to the same bits."""
+    result = tmp_path / "result"
+    process = child(tmp_path, result, "begin")
+    wait_for(lambda: checkpoint.checkpoints(tmp_path) or process.poll() is not None)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate()[1].decode()
+    if not result.exists():
+        assert errors.rstrip().endswith("KeyboardInterrupt")
+        assert child(tmp_path, result, "resume").wait() == 0
+    assert result.read_bytes() == uninterrupted[0]
+
+
+def wait_for(condition, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.002)
+
+
+# ---- damage
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the checkpoints of steps 1 and 2."""
+    trainer, (x, y) = make()
+    for step in (1, 2):
+        trainer.step(x[:16], y[:16])
+        trainer.save_checkpoint(tmp_path / f"step-{step:08d}")
+    return tmp_path
+
+
+def damage(kind: str, newest: Path) -> None:
+    weights, state = newest / "model.safetensors", newest / "trainer_state.json"
+    if kind == "cut off":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif kind == "one bit":
+        data = bytearray(weights.read_bytes())
+        data[-5] ^= 1
+        weights.write_bytes(data)
+    elif kind == "a file is missing":
+        (newest / "optimizer.safetensors").unlink()
+    elif kind == "no state":
+        state.unlink()
+    elif kind == "state cut off":
+        state.write_text(state.read_text()[:50])
+    elif kind == "newer format":
+        state.write_text(json.dumps({**json.loads(state.read_text()), "format": 99}))
+
+
+DAMAGE = {
+    "cut off": "model.safetensors is damaged or cut off, its hash differs",
+    "one bit": "model.safetensors is damaged or cut off, its hash differs",
+    "a file is missing": "optimizer.safetensors is missing",
+    "no state": "no checkpoint, trainer_state.json is missing",
+    "state cut off": "trainer_state.json is damaged or foreign",
+    "newer format": "its format is 99, this onnxgrad reads up to 1",
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_loads(kind, folder):
+    newest = folder / "step-00000002"
+    damage(kind, newest)
+    trainer, _ = make()
+    before = bits(trainer)
+    with pytest.raises(CheckpointError) as caught:
+        trainer.load_checkpoint(newest)
+    assert str(caught.value).startswith(f"{newest}: {DAMAGE[kind]}")
+    assert bits(trainer) == before
+    state = trainer.load_checkpoint(folder)
+    assert state["step"] == trainer.steps == 1
+    assert state["refused"] == [str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (dict(optimizer="sgd"), "its optimizer is AdamW, not SGD"),
+        (dict(trainable="head"), "it also trains 'conv1'; were `trainable` or settings changed?"),
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused(settings, reason, folder):
+    trainer, _ = make(**settings)
+    with pytest.raises(CheckpointError) as caught:
+        trainer.load_checkpoint(folder / "step-00000002")
+    assert str(caught.value) == f"{folder / 'step-00000002'}: {reason}"
+
+
+def test_a_checkpoint_of_another_model_is_refused(folder):
+    problem = problems.mlp()
+    trainer = Trainer(problem.model(), loss="cross_entropy")
+    with pytest.raises(CheckpointError, match="it is a checkpoint of another model"):
+        trainer.load_checkpoint(folder)
+
+
+def test_nothing_there():
+    trainer, _ = make()
+    with pytest.raises(CheckpointError, match="does not exist"):
+        trainer.load_checkpoint("nowhere")
+
+
+def test_old_checkpoints_are_removed(tmp_path):
+    trainer, (x, y) = make()
+    watch = callbacks.Checkpoint(tmp_path, every_steps=1, save_total_limit=2)
+    trainer.fit(x, y, epochs=1, callbacks=[watch], max_steps=5)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
+
+
+def test_a_plateau_schedule_is_resumed(tmp_path):
+    def plateau():
+        return make(schedule=schedules.ReduceOnPlateau("val_loss", 0.5, patience=0, threshold=0.9))
+
+    trainer, (x, y) = plateau()
+    kwargs = dict(validation=(x[:32], y[:32]), batch_size=64)
+    trainer.fit(x, y, epochs=3, callbacks=[callbacks.Checkpoint(tmp_path)], **kwargs)
+    assert trainer.schedule.scale < 1
+    again, _ = plateau()
+    again.fit(x, y, epochs=3, resume=tmp_path, **kwargs)
+    assert again.schedule == trainer.schedule
+
+
+# ---- a full disk
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from train.test_checkpoint import make
+from onnxgrad.errors import CheckpointError, ExportError
+trainer, (x, y) = make()
+trainer.step(x[:16], y[:16])
+folder = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))  # every write beyond it fails
+for write, error in ((trainer.save_checkpoint, CheckpointError), (trainer.save, ExportError)):
+    try:
+        write(folder / ("step-00000002" if error is CheckpointError else "tuned.onnx"))
+    except error as e:
+        print(e)
+"""
+
+
+def test_a_full_disk_leaves_what_was_there(folder):
+    shutil.copytree(folder / "step-00000002", folder / "copy")
+    (folder / "tuned.onnx").write_bytes(b"an earlier model")
+    tests = Path(__file__).resolve().parents[1]
+    paths = [str(tests), str(tests.parent / "src"), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(folder)], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    first, second = done.stdout.splitlines()
+    assert first.startswith(f"the checkpoint {folder}/step-00000002 could not be written: ")
+    assert second.startswith(f"{folder}/tuned.onnx could not be written: ")
+    assert (folder / "tuned.onnx").read_bytes() == b"an earlier model"
+    for file in (folder / "copy").iterdir():
+        assert file.read_bytes() == (folder / "step-00000002" / file.name).read_bytes()
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "copy", "step-00000001", "step-00000002", "tuned.onnx",
+    ]  # fmt: skip
+
+
+def test_optimizers_without_state(tmp_path):
+    trainer, (x, y) = make(optimizer=optimizers.SGD(lr=0.1))
+    trainer.step(x[:16], y[:16])
+    trainer.save_checkpoint(tmp_path / "step-00000001")
+    again, _ = make(optimizer=optimizers.SGD(lr=0.1))
+    again.load_checkpoint(tmp_path)
+    assert bits(again) == bits(trainer)
