@@ -22,9 +22,11 @@ def _coordinate(how, o, size_in, size_out, scale, roi):
         "asymmetric": lambda: x / scale,
         "tf_half_pixel_for_nn": lambda: half,
         "half_pixel_symmetric": lambda: i / f32(2) * (f32(1) - n / (scale * i)) + half - f32(0.5),
-        "tf_crop_and_resize": lambda: start * (i - 1) + x * (end - start) * (i - 1) / (n - 1)
-        if size_out > 1
-        else f32(0.5) * (start + end) * (i - 1),
+        "tf_crop_and_resize": lambda: (
+            start * (i - 1) + x * (end - start) * (i - 1) / (n - 1)
+            if size_out > 1
+            else f32(0.5) * (start + end) * (i - 1)
+        ),
     }[how]()
 
 
@@ -40,7 +42,9 @@ def _cubic(t, a):
     return a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a if t < 2 else 0.0
 
 
-def matrix(size_in, size_out, scale, roi, mode, how, nearest_mode, cubic_a, exclude_outside, antialias):
+def matrix(
+    size_in, size_out, scale, roi, mode, how, nearest_mode, cubic_a, exclude_outside, antialias
+):
     """Y = M X along one axis."""
     m = np.zeros((size_out, size_in))
     if size_in == size_out and scale == 1 and how != "tf_crop_and_resize":
@@ -52,7 +56,9 @@ def matrix(size_in, size_out, scale, roi, mode, how, nearest_mode, cubic_a, excl
         if mode == "nearest":
             m[o, min(max(_nearest(nearest_mode, x), 0), size_in - 1)] = 1
             continue
-        x = float(x if mode == "cubic" or (antialias and scale < 1) else min(max(x, 0), size_in - 1))
+        x = float(
+            x if mode == "cubic" or (antialias and scale < 1) else min(max(x, 0), size_in - 1)
+        )
         stretch = min(float(f32(scale)), 1.0) if antialias else 1.0
         radius = (2 if mode == "cubic" else 1) / stretch
         weights = {}
@@ -74,7 +80,7 @@ def resize_grad(dY, X, roi=None, scales=None, sizes=None, *, mode="nearest", coo
     rank = X.ndim
     listed = [a % rank for a in axes] if axes else list(range(rank))
     scale = {a: f32(dY.shape[a]) / f32(max(X.shape[a], 1)) for a in range(rank)}
-    regions = {a: (0.0, 1.0) for a in range(rank)}
+    regions = dict.fromkeys(range(rank), (0.0, 1.0))
     if sizes is not None and keep_aspect_ratio_policy != "stretch":
         choose = min if keep_aspect_ratio_policy == "not_larger" else max
         common = choose(f32(s) / f32(X.shape[a]) for s, a in zip(sizes, listed, strict=True))
