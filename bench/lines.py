@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import real_models
 import recurrent
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -174,5 +175,6 @@ BENCHES = [
     _recurrent("GRUGrad", 16, 1, 64, 64, 20),
     _recurrent("GRUGrad", 100, 64, 512, 512, 1.1),
     bench("SeededDropout", "4 M", "torch.native_dropout(X, 0.1, True)", X=normal(N), key=_s.exactly([1, 2]), ratio=0.1),
+    *real_models.lines(bench, _s),
 ]
 # fmt: on

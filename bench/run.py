@@ -160,13 +160,14 @@ def run_line(
         for who in ready:
             workers[who].ask(result=str(folder / "out.npz"))
             results[who] = dict(np.load(folder / "out.npz"))
+        largest = max(a.size for a in (*inputs.values(), *results[OURS[0]].values()))
         times: dict[str, list[float]] = {w: [] for w in ready}
         limit = []
         for _ in range(ROUNDS):
             for who in ready:
                 times[who] += workers[who].ask(time=seconds / ROUNDS / len(ready))["times"]
             if line.share == "stream":
-                limit.append(limits.ask("stream", inputs["dY"].size, threads, seconds / ROUNDS / 5))
+                limit.append(limits.ask("stream", largest, threads, seconds / ROUNDS / 5))
             elif line.share == "fma":
                 limit.append(limits.ask("fma", threads, seconds / ROUNDS / 5))
     return summarise(line, threads, times, limit, agree(results))

@@ -149,15 +149,10 @@ class Run:
 
     def _describe(self, result: Result, held, started_from) -> None:
         for name, array in self.trainer.get_weights().items():
-            change = np.linalg.norm(array - started_from[name]) if name in started_from else 0.0
-            result.parameters.append(
-                {
-                    "name": name,
-                    "shape": list(array.shape),
-                    "norm": float(np.linalg.norm(array)),
-                    "change": float(change),
-                }
-            )
+            wide = array.astype(np.float64)
+            change = np.linalg.norm(wide - started_from[name]) if name in started_from else 0.0
+            row = {"name": name, "shape": list(array.shape), "norm": float(np.linalg.norm(wide))}
+            result.parameters.append({**row, "change": float(change)})
         if self.loss != "cross_entropy" or np.ndim(held[1]) != 1:
             return
         predicted = np.asarray(self.trainer.predict(held[0], batch_size=self.config.batch_size))

@@ -1,0 +1,83 @@
+// ChannelSets: a tensor [images, channels, size] whose elements are normalised in sets of rows, a row being one channel
+// of one image. Batch normalisation: a set is a channel of all images; group normalisation: a group of one image.
+//
+// A set is summed, and sums are turned into a result, by one thread while it is in its cache; when there are fewer sets
+// than that is good for, the pieces of each set are shared out. Both ways add in the same order.
+#pragma once
+#include "core/pointwise.h"
+#include "core/reduce.h"
+#include "core/workspace.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+struct Sums { double value[3]; };
+
+class ChannelSets {
+ public:
+  static ChannelSets of_channels(Dim images, Dim channels, Dim size) {
+    return ChannelSets(channels, images, 1, channels, size);
+  }
+  static ChannelSets of_groups(Dim images, Dim channels, Dim groups, Dim size) {
+    const Dim rows = groups ? channels / groups : 0;
+    return ChannelSets(images * groups, rows, rows, 1, size);
+  }
+
+  Dim count() const { return count_; }
+  Dim elements() const { return rows_ * size_; }  // of a set
+  Dim pieces() const { return rows_ * chunks_; }  // of a set
+  Dim all_pieces() const { return count_ * pieces(); }
+  Dim rows() const { return rows_; }
+  Dim row(Dim set, Dim k) const { return set * set_step_ + k * row_step_; }  // image · channels + channel
+
+  struct Piece { Dim row, at, size; };  // `at`: its first element in the tensor
+  Piece piece(Dim set, Dim i) const {
+    if (chunks_ == 1) return {row(set, i), row(set, i) * size_, size_};
+    const Dim r = row(set, i / chunks_), from = i % chunks_ * kWidth;
+    return {r, r * size_ + from, smaller_of(kWidth, size_ - from)};
+  }
+  // f(set, go) for every set; go(n, body) runs body(i) for i in [0, n).
+  template <class F> void each_set(Call& call, F&& f) const {
+    if (count_ < 8 && count_ * elements() > 2 * kPointwiseGrain) {
+      for (Dim set = 0; set < count_; ++set) f(set, [&](Dim n, auto&& body) { call.parallel_for(n, body); });
+      return;
+    }
+    const Dim group = larger_of(1, kPointwiseGrain / larger_of(1, elements()));
+    call.parallel_ranges(count_, group, [&](Dim begin, Dim end) {
+      for (Dim set = begin; set < end; ++set)
+        f(set, [](Dim n, auto&& body) ONNXGRAD_LAMBDA {
+          for (Dim i = 0; i < n; ++i) body(i);
+        });
+      stream_done();
+    });
+  }
+
+ private:
+  static constexpr Dim kWidth = 16384;
+  ChannelSets(Dim count, Dim rows, Dim set_step, Dim row_step, Dim size)
+      : count_(count), rows_(rows), set_step_(set_step), row_step_(row_step), size_(size), chunks_(divide_up(size, kWidth)) {}
+  Dim count_, rows_, set_step_, row_step_, size_, chunks_;
+};
+
+// Σ x of one set.
+template <class T, class Go>
+double sum_of_set(const ChannelSets& s, Dim set, const Go& go, const T* x, Sums* sums) {
+  go(s.pieces(), [&](Dim i) {
+    const auto p = s.piece(set, i);
+    double total[1] = {};
+    add_sums<1, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[1]) ONNXGRAD_LAMBDA { sum[0] += load_some<T>(x + p.at + k, n); });
+    sums[set * s.pieces() + i].value[0] = total[0];
+  });
+  double total = 0;
+  for (Dim i = 0; i < s.pieces(); ++i) total += sums[set * s.pieces() + i].value[0];
+  return total;
+}
+
+// Lanes past the end of a row hold 0 where x does: their x − mean must not be counted.
+template <class T> ONNXGRAD_INLINE Vec<T> centred_part(const T* x, Dim n, T mean) {
+  if (n == lanes<T>) return load<T>(x) - splat<T>(mean);
+  T means[lanes<T>];
+  for (Dim k = 0; k < lanes<T>; ++k) means[k] = k < n ? mean : T(0);
+  return load_part<T>(x, n) - load<T>(means);
+}
+
+}  // namespace onnxgrad::ONNXGRAD_ISA

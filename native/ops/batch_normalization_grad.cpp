@@ -1,0 +1,119 @@
+#include "core/channel_sets.h"
+#include "ops/op.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+const Contract& batch_normalization_grad_contract() {
+  static const Contract c = Contract("BatchNormalizationGrad")
+      .summary("Gradient of BatchNormalization in training mode: the statistics are those of the batch.")
+      .formula("x̂ = (X − mean)·inv: bias_grad = Σ dY; scale_grad = Σ dY·x̂; "
+               "X_grad = scale·inv·(dY − (bias_grad + x̂·scale_grad)/count), sums over batch and spatial dims")
+      .accuracy(Measure::rms, 2e-6, 1e-13)
+      .attr("epsilon", 1e-5f, "not used: `variance` already holds the inverse deviation")
+      .input("dY", "T[N, C, size...]", "cotangent of Y")
+      .input("X", "T[N, C, size...]", "what went in")
+      .input("scale", "T[C]", "scale")
+      .input("mean", "T[C]", "mean of each channel: saved_mean of BatchNormInternal")
+      .input("variance", "T[C]", "inverse deviation 1 / √(variance + epsilon) of each channel: saved_inv_std of BatchNormInternal")
+      .output("X_grad", "T[N, C, size...]", "gradient of X")
+      .output("scale_grad", "T[C]", "gradient of the scale")
+      .output("bias_grad", "T[C]", "gradient of the bias");
+  return c;
+}
+
+namespace {
+
+template <class T> struct Batch {
+  Dim rows, columns;
+  const T *dy, *x, *scale, *mean, *inv;
+  T *dx, *dscale, *dbias;
+};
+
+// X_grad = a·dY + b·(X − mean) + c
+template <class T> struct Coefficients { T a, b, c; };
+template <class T> Coefficients<T> set_channel(const Batch<T>& s, Dim channel, double dy, double dy_x, double count) {
+  const double inv = double(s.inv[channel]), a = double(s.scale[channel]) * inv;
+  s.dbias[channel] = T(dy), s.dscale[channel] = T(dy_x * inv);
+  return {T(a), T(-a * inv * inv * dy_x / count), T(-a * dy / count)};
+}
+
+template <class T> void images(Call& call, const ChannelSets& sets, const Batch<T>& s, Sums* sums, bool streamed) {
+  sets.each_set(call, [&](Dim channel, const auto& go) {
+    const T mean = s.mean[channel];
+    go(sets.pieces(), [&](Dim i) {
+      const auto p = sets.piece(channel, i);
+      double total[2] = {};
+      add_sums<2, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[2]) ONNXGRAD_LAMBDA {
+        const Vec<T> dy = load_some<T>(s.dy + p.at + k, n);
+        sum[0] += dy;
+        sum[1] = fma(dy, load_some<T>(s.x + p.at + k, n) - splat<T>(mean), sum[1]);
+      });
+      sums[channel * sets.pieces() + i] = {{total[0], total[1], 0}};
+    });
+    double dy = 0, dy_x = 0;
+    for (Dim i = channel * sets.pieces(); i < (channel + 1) * sets.pieces(); ++i) dy += sums[i].value[0], dy_x += sums[i].value[1];
+    const Coefficients<T> f = set_channel(s, channel, dy, dy_x, double(sets.elements()));
+    go(sets.pieces(), [&](Dim i) {
+      const auto p = sets.piece(channel, i);
+      fill<T>(Span<T>(s.dx + p.at, p.size), streamed, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
+        const Vec<T> centred = load_some<T>(s.x + p.at + k, n) - splat<T>(mean);
+        return fma(splat<T>(f.a), load_some<T>(s.dy + p.at + k, n), fma(splat<T>(f.b), centred, splat<T>(f.c)));
+      });
+      stream_done();
+    });
+  });
+}
+
+// Without spatial dims (or next to none) the channels lie side by side: columns are summed, a block of rows at a time.
+template <class T> void columns(Call& call, const Batch<T>& s, RowBlocks blocks, T* partial) {
+  call.parallel_for(blocks.count, [&](Dim b) {
+    T *dy_sum = partial + b * 2 * s.columns, *dy_x_sum = dy_sum + s.columns;
+    for (Dim i = 0; i < 2 * s.columns; ++i) dy_sum[i] = T(0);
+    for (Dim row = blocks.begin(b); row < blocks.end(b); ++row)
+      each_register<T>(0, s.columns, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
+        const Vec<T> dy = load_some<T>(s.dy + row * s.columns + c, n);
+        const Vec<T> centred = load_some<T>(s.x + row * s.columns + c, n) - load_some<T>(s.mean + c, n);
+        store_some<T>(dy_sum + c, load_some<T>(dy_sum + c, n) + dy, n);
+        store_some<T>(dy_x_sum + c, fma(dy, centred, load_some<T>(dy_x_sum + c, n)), n);
+      });
+  });
+  sum_partials<T>(call, partial, blocks.count, 2 * s.columns, Span<T>(s.dbias, s.columns));
+  sum_partials<T>(call, partial + s.columns, blocks.count, 2 * s.columns, Span<T>(s.dscale, s.columns));
+  T *a = partial, *b = partial + s.columns, *c = partial + 2 * s.columns;
+  for (Dim k = 0; k < s.columns; ++k) {
+    const Coefficients<T> f = set_channel(s, k, double(s.dbias[k]), double(s.dscale[k]), double(s.rows));
+    a[k] = f.a, b[k] = f.b, c[k] = f.c;
+  }
+  call.parallel_for(blocks.count, [&](Dim block) {
+    for (Dim row = blocks.begin(block); row < blocks.end(block); ++row)
+      each_register<T>(0, s.columns, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
+        const Vec<T> centred = load_some<T>(s.x + row * s.columns + k, n) - load_some<T>(s.mean + k, n);
+        const Vec<T> rest = fma(load_some<T>(b + k, n), centred, load_some<T>(c + k, n));
+        store_some<T>(s.dx + row * s.columns + k, fma(load_some<T>(a + k, n), load_some<T>(s.dy + row * s.columns + k, n), rest), n);
+      });
+  });
+}
+
+}  // namespace
+
+template <class T> void batch_normalization_grad(Call& call) {
+  const Shape& shape = call.shape("X");
+  const Dim size = shape.product(2, shape.rank());
+  const ChannelSets sets = ChannelSets::of_channels(shape[0], shape[1], size);
+  const RowBlocks blocks = RowBlocks::of(shape[0], shape[1], kPointwiseGrain);
+  Workspace space;
+  const auto sums = space.shared<Sums>(size == 1 ? 0 : sets.all_pieces());
+  const auto partials = space.shared<T>(size == 1 ? larger_of(3, 2 * blocks.count) * shape[1] : 0);
+  Workspace::acquire(call, space.bytes());
+  Batch<T> s{shape[0], shape[1], call.input<T>("dY").data(), call.input<T>("X").data(), call.input<T>("scale").data(),
+             call.input<T>("mean").data(), call.input<T>("variance").data(), nullptr, nullptr, nullptr};
+  s.dx = call.output<T>("X_grad").data(), s.dscale = call.output<T>("scale_grad").data(), s.dbias = call.output<T>("bias_grad").data();
+  space.open();
+  if (size == 1)
+    columns<T>(call, s, blocks, space[partials].data());
+  else
+    images<T>(call, sets, s, space[sums].data(), 3 * shape.size() * Dim(sizeof(T)) > kStreamBytes);
+}
+ONNXGRAD_FLOAT_AND_DOUBLE(batch_normalization_grad)
+
+}  // namespace onnxgrad::ONNXGRAD_ISA

@@ -1,0 +1,106 @@
+// The gradients of GroupNormalization and InstanceNormalization (a group is one channel). The statistics are recomputed:
+// a group is in the cache when it is summed, so that reading it once more costs less than keeping them from the forward
+// pass, which ONNX Runtime's operators do not give anyway.
+//
+//   x̂ = (X − mean)·inv, g = dY·scale, count elements per group:
+//   dX = inv·(g − (Σg + x̂·Σ g·x̂)/count)        dscale = Σ dY·x̂        dbias = Σ dY, over images and spatial dims
+#pragma once
+#include <cmath>
+
+#include "core/channel_sets.h"
+#include "ops/op.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+template <class T> struct GroupNorm {
+  Dim images, channels, groups, size;
+  bool scale_per_group;  // opset 18: one scale for the channels of a group
+  double epsilon;
+  const T *dy, *x, *scale;
+  T* dx;
+};
+
+// What a group gives: its statistics, and Σg, Σ g·(X − mean).
+struct GroupTerms { double mean, inv, g, gc; };
+
+// Per piece: Σ (X − mean)², Σ dY, Σ dY·(X − mean).
+template <class T, class Go> void sum_pieces(const ChannelSets& sets, Dim set, const Go& go, const GroupNorm<T>& s, T mean, Sums* sums) {
+  go(sets.pieces(), [&](Dim i) {
+    const auto p = sets.piece(set, i);
+    double total[3] = {};
+    add_sums<3, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[3]) ONNXGRAD_LAMBDA {
+      const Vec<T> dy = load_some<T>(s.dy + p.at + k, n), centred = centred_part<T>(s.x + p.at + k, n, mean);
+      sum[0] = fma(centred, centred, sum[0]);
+      sum[1] += dy;
+      sum[2] = fma(dy, centred, sum[2]);
+    });
+    sums[set * sets.pieces() + i] = {{total[0], total[1], total[2]}};
+  });
+}
+
+// Adds the pieces up; leaves Σ dY and Σ dY·x̂ of each row in `by_row` for dscale and dbias.
+template <class T>
+GroupTerms add_pieces(const ChannelSets& sets, Dim set, const GroupNorm<T>& s, double mean, const Sums* sums, Sums* by_row) {
+  double squares = 0;
+  for (Dim i = 0; i < sets.pieces(); ++i) squares += sums[set * sets.pieces() + i].value[0];
+  GroupTerms t{mean, 1 / std::sqrt(squares / double(sets.elements()) + s.epsilon), 0, 0};
+  const Dim chunks = sets.rows() ? sets.pieces() / sets.rows() : 0;
+  for (Dim k = 0; k < sets.rows(); ++k) {
+    const Dim row = sets.row(set, k), channel = row % s.channels;
+    double dy = 0, dy_c = 0;
+    for (Dim i = k * chunks; i < (k + 1) * chunks; ++i) dy += sums[set * sets.pieces() + i].value[1], dy_c += sums[set * sets.pieces() + i].value[2];
+    const double scale = double(s.scale[s.scale_per_group ? channel / sets.rows() : channel]);
+    t.g += scale * dy, t.gc += scale * dy_c;
+    by_row[row] = {{dy, dy_c * t.inv, 0}};
+  }
+  return t;
+}
+
+template <class T, class Go>
+void set_group(const ChannelSets& sets, Dim set, const Go& go, const GroupNorm<T>& s, const GroupTerms& t, bool streamed) {
+  const double count = double(sets.elements());
+  const Vec<T> mean = splat<T>(T(t.mean)), slope = splat<T>(T(-t.inv * t.inv * t.inv * t.gc / count)), offset = splat<T>(T(-t.inv * t.g / count));
+  go(sets.pieces(), [&](Dim i) {
+    const auto p = sets.piece(set, i);
+    const Dim channel = p.row % s.channels;
+    const Vec<T> factor = splat<T>(T(t.inv * double(s.scale[s.scale_per_group ? channel / sets.rows() : channel])));
+    fill<T>(Span<T>(s.dx + p.at, p.size), streamed, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
+      return fma(factor, load_some<T>(s.dy + p.at + k, n), fma(slope, load_some<T>(s.x + p.at + k, n) - mean, offset));
+    });
+    stream_done();
+  });
+}
+
+template <class T> void group_normalization(Call& call, Dim groups, bool scale_per_group) {
+  const Shape& shape = call.shape("X");
+  const Dim size = shape.product(2, shape.rank());
+  const ChannelSets sets = ChannelSets::of_groups(shape[0], shape[1], groups, size);
+  Workspace space;
+  const auto all_sums = space.shared<Sums>(sets.all_pieces()), all_rows = space.shared<Sums>(shape[0] * shape[1]);
+  Workspace::acquire(call, space.bytes());
+  GroupNorm<T> s{shape[0], shape[1], groups, size, scale_per_group, double(call.real("epsilon")), call.input<T>("dY").data(),
+                 call.input<T>("X").data(), call.input<T>("scale").data(), nullptr};
+  s.dx = call.output<T>("dX").data();
+  const Span<T> dscale = call.output<T>("dscale"), dbias = call.output<T>("dbias");
+  space.open();
+  Sums *sums = space[all_sums].data(), *by_row = space[all_rows].data();
+  const bool streamed = 3 * shape.size() * Dim(sizeof(T)) > kStreamBytes;
+  if (shape.size() == 0)
+    for (Dim row = 0; row < shape[0] * shape[1]; ++row) by_row[row] = {{0, 0, 0}};
+  else
+    sets.each_set(call, [&](Dim set, const auto& go) {
+      const T mean = T(sum_of_set<T>(sets, set, go, s.x, sums) / double(sets.elements()));
+      sum_pieces<T>(sets, set, go, s, mean, sums);
+      set_group<T>(sets, set, go, s, add_pieces<T>(sets, set, s, double(mean), sums, by_row), streamed);
+    });
+  const Dim share = dscale.size() ? shape[1] / dscale.size() : 1;  // channels of one scale
+  for (Dim k = 0; k < dscale.size(); ++k) {
+    double scale_sum = 0, bias_sum = 0;
+    for (Dim image = 0; image < shape[0]; ++image)
+      for (Dim c = k * share; c < (k + 1) * share; ++c)
+        bias_sum += by_row[image * shape[1] + c].value[0], scale_sum += by_row[image * shape[1] + c].value[1];
+    dscale[k] = T(scale_sum), dbias[k] = T(bias_sum);
+  }
+}
+
+}  // namespace onnxgrad::ONNXGRAD_ISA

@@ -1,0 +1,9 @@
+"""Y[o] = X.flat[Indices[o]], the largest of its window: the cotangent goes back to that place."""
+
+import numpy as np
+
+
+def max_pool_grad(dY, Indices, shape):
+    dx = np.zeros(int(np.prod(shape)))
+    np.add.at(dx, Indices.ravel(), dY.ravel())
+    return dx.reshape(tuple(shape))
