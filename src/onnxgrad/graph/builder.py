@@ -267,7 +267,7 @@ class Builder(Shapes):
             for forward, value in self._replaced:
                 take_over(self.graph, forward, value)
             self.graph.sort()
-        for node in keep:
+        for node in self._nodes:
             for value in node.outputs:
                 if value.dtype is None:  # a tensor of no type cannot be written
                     value.type = None
