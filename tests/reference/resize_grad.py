@@ -21,7 +21,7 @@ def _coordinate(how, o, size_in, size_out, scale, roi):
         "align_corners": lambda: x * (i - 1) / (n - 1) if size_out > 1 else f32(0),
         "asymmetric": lambda: x / scale,
         "tf_half_pixel_for_nn": lambda: half,
-        "half_pixel_symmetric": lambda: i / f32(2) * (f32(1) - n / (scale * i)) + half - f32(0.5),
+        "half_pixel_symmetric": lambda: i / f32(2) + (x + f32(0.5) - n / f32(2)) / scale - f32(0.5),
         "tf_crop_and_resize": lambda: start * (i - 1) + x * (end - start) * (i - 1) / (n - 1)
         if size_out > 1
         else f32(0.5) * (start + end) * (i - 1),
