@@ -121,12 +121,30 @@ def _upscaling(stream, s):
 
     def resize(title, shape, scale, torch, **attributes):
         out = (*shape[:2], *(int(d * scale) for d in shape[2:]))
-        return stream("ResizeGrad", title, torch, dY=s.normal(*out), X=s.normal(*shape), scales=s.exactly(np.array([1, 1, scale, scale], np.float32)), target=1.0, **attributes)
+        return stream(
+            "ResizeGrad",
+            title,
+            torch,
+            dY=s.normal(*out),
+            X=s.normal(*shape),
+            scales=s.exactly(np.array([1, 1, scale, scale], np.float32)),
+            target=1.0,
+            **attributes,
+        )
 
     def transposed(title, c, m, side, kernel, pad):
         torch = f"{aten}.convolution_backward(dY, X, W, [{m}], [2, 2], [{pad}, {pad}], [1, 1], True, [0, 0], 1, [True, True, True])"
-        return stream("ConvTransposeGrad", title, torch, dY=s.normal(4, m, 2 * side, 2 * side), X=s.normal(4, c, side, side),
-                      W=s.normal(c, m, kernel, kernel), strides=[2, 2], pads=[pad] * 4, target=1.2)
+        return stream(
+            "ConvTransposeGrad",
+            title,
+            torch,
+            dY=s.normal(4, m, 2 * side, 2 * side),
+            X=s.normal(4, c, side, side),
+            W=s.normal(c, m, kernel, kernel),
+            strides=[2, 2],
+            pads=[pad] * 4,
+            target=1.2,
+        )
 
     return [
         resize("4 × 64 × 64 × 64 ×2, linear", (4, 64, 64, 64), 2.0, f"{aten}.upsample_bilinear2d_backward(dY, [128, 128], [4, 64, 64, 64], False)", mode="linear"),

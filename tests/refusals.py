@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ort_models import node_model
 
 import onnxgrad
 from onnxgrad import kernels
 from onnxgrad.contracts import contracts
-from ort_models import node_model
 
 
 def assert_both_hosts_refuse(name: str, inputs: dict, attributes: dict, text: str) -> None:

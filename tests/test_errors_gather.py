@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import assert_both_hosts_refuse
 
 from onnxgrad import ContractError, kernels
-from refusals import assert_both_hosts_refuse
 
 
 def ints(*values, dtype=np.int64):

@@ -19,9 +19,28 @@ def _outs(shape, kernel, strides, pads, dilations, auto_pad, ceil):
     return outs
 
 
-def _case(title, shape, kernel, strides=None, pads=None, *, dilations=None, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0):
+def _case(
+    title,
+    shape,
+    kernel,
+    strides=None,
+    pads=None,
+    *,
+    dilations=None,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    count_include_pad=0,
+):
     r = len(kernel)
-    outs = _outs(shape, kernel, strides or [1] * r, pads or [0] * 2 * r, dilations or [1] * r, auto_pad, ceil_mode)
+    outs = _outs(
+        shape,
+        kernel,
+        strides or [1] * r,
+        pads or [0] * 2 * r,
+        dilations or [1] * r,
+        auto_pad,
+        ceil_mode,
+    )
     given = dict(strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode or None,
                  auto_pad=None if auto_pad == "NOTSET" else auto_pad, count_include_pad=count_include_pad or None)  # fmt: skip
     return Case(title, dY=normal(*shape[:2], *outs), shape=exactly(np.array(shape, np.int64)), kernel_shape=kernel,
@@ -29,7 +48,10 @@ def _case(title, shape, kernel, strides=None, pads=None, *, dilations=None, auto
 
 
 def _both(title, *arguments, **more):
-    return [_case(title, *arguments, **more), _case(title + ", padding counts", *arguments, count_include_pad=1, **more)]
+    return [
+        _case(title, *arguments, **more),
+        _case(title + ", padding counts", *arguments, count_include_pad=1, **more),
+    ]
 
 
 CASES = [
@@ -40,7 +62,9 @@ CASES = [
     *_both("ceil_mode", (1, 2, 7, 8), [2, 3], [2, 2], ceil_mode=1),
     *_both("ceil_mode, padded", (1, 2, 8, 7), [3, 3], [2, 2], [1, 1, 1, 1], ceil_mode=1),
     *_both("dilated", (1, 2, 9, 10), [2, 3], None, None, dilations=[2, 2]),
-    *_both("dilated, padded and strided", (1, 2, 9, 10), [3, 3], [2, 1], [2, 1, 2, 1], dilations=[2, 2]),
+    *_both(
+        "dilated, padded and strided", (1, 2, 9, 10), [3, 3], [2, 1], [2, 1, 2, 1], dilations=[2, 2]
+    ),
     *_both("SAME_UPPER", (1, 2, 7, 8), [3, 2], [2, 2], auto_pad="SAME_UPPER"),
     *_both("SAME_LOWER", (1, 2, 7, 8), [2, 4], [1, 3], auto_pad="SAME_LOWER"),
     *_both("VALID", (1, 2, 7, 8), [3, 3], [2, 2], auto_pad="VALID"),

@@ -24,7 +24,9 @@ def _case(title, shape, more):
     axes = (0, *range(2, len(shape)))
 
     def data():
-        return np.asarray(x(np.random.default_rng(zlib.crc32(title.encode()) + 1)), np.float32).astype(np.float64)
+        return np.asarray(
+            x(np.random.default_rng(zlib.crc32(title.encode()) + 1)), np.float32
+        ).astype(np.float64)
 
     def mean(rng):
         return data().mean(axes) if data().size else np.zeros(shape[1])
@@ -32,7 +34,15 @@ def _case(title, shape, more):
     def inverse_deviation(rng):
         return 1 / np.sqrt(data().var(axes) + 1e-5) if data().size else np.ones(shape[1])
 
-    return Case(title, dY=dy, X=lambda rng: data(), scale=scale, mean=mean, variance=inverse_deviation, epsilon=1e-5)
+    return Case(
+        title,
+        dY=dy,
+        X=lambda rng: data(),
+        scale=scale,
+        mean=mean,
+        variance=inverse_deviation,
+        epsilon=1e-5,
+    )
 
 
 CASES = [_case(*row) for row in [*SHAPES, *VECTORS]]

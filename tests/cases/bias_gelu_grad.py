@@ -7,7 +7,10 @@ def _case(title, *shape, dy=normal, x=normal, b=normal):
 
 
 CASES = [
-    *(_case(f"{n} channels", 5, n) for n in (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 100, 257, 768)),
+    *(
+        _case(f"{n} channels", 5, n)
+        for n in (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 100, 257, 768)
+    ),
     *(_case(f"{n} rows", n, 24) for n in (1, 2, 3, 15, 16, 17, 100, 1500)),
     _case("a vector: dB is dX", 30),
     _case("three dims", 3, 5, 24),

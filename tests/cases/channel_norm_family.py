@@ -34,14 +34,25 @@ SHAPES = [
     ("uniform values", (2, 4, 6, 7), dict(x=lambda *s: uniform(*s, low=0, high=1))),
     ("scales of both signs", (2, 4, 6, 7), dict(scale=lambda *s: normal(*s, spread=2.0))),
     ("unit scale", (2, 4, 6, 7), dict(scale=ones)),
-    ("zero scale in part", (2, 4, 6, 7), dict(scale=lambda *s: lambda rng: rng.permutation(s[0]) % 2.0)),
+    (
+        "zero scale in part",
+        (2, 4, 6, 7),
+        dict(scale=lambda *s: lambda rng: rng.permutation(s[0]) % 2.0),
+    ),
     ("another epsilon", (2, 4, 6, 7), dict(attributes=dict(epsilon=1e-3))),
     ("a large epsilon", (2, 4, 6, 7), dict(attributes=dict(epsilon=1.0))),
 ]
 
 
-def parts(shape, *, scales=None, dy=normal, spread=1.0, shift=0.0, x=None, scale=None, attributes=None):
+def parts(
+    shape, *, scales=None, dy=normal, spread=1.0, shift=0.0, x=None, scale=None, attributes=None
+):
     """The samples dY, X and scale, and the attributes."""
     draw_x = x(*shape) if x else lambda rng: rng.normal(shift, spread, shape)
     count = shape[1] if scales is None else scales
-    return dy(*shape), draw_x, (scale or (lambda *s: uniform(*s, low=0.5, high=1.5)))(count), attributes or {}
+    return (
+        dy(*shape),
+        draw_x,
+        (scale or (lambda *s: uniform(*s, low=0.5, high=1.5)))(count),
+        attributes or {},
+    )

@@ -52,7 +52,16 @@ ROWS = [
 ]
 
 
-def parts(shape, *, weights=False, ignore=None, reduction="mean", dtype=np.int64, spread=1.0, ignore_all=False):
+def parts(
+    shape,
+    *,
+    weights=False,
+    ignore=None,
+    reduction="mean",
+    dtype=np.int64,
+    spread=1.0,
+    ignore_all=False,
+):
     """Samples: scores, log_prob, labels, dY, and weights; the attributes."""
     classes, places = shape[1], (shape[0], *shape[2:])
 

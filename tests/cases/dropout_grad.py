@@ -18,7 +18,10 @@ def _case(title, shape, ratio=None, training=None, kept=0.7, dy=normal):
 CASES = [
     *(_case(f"ratio {r}", (5, 13), r) for r in (0.0, 0.1, 0.25, 0.3, 0.5, 0.75, 0.9, 0.99)),
     *(_case(f"ratio {r}, training", (5, 13), r, True) for r in (0.0, 0.1, 0.5, 0.9)),
-    *(_case(f"ratio {r}, not training: dy itself", (5, 13), r, False) for r in (0.0, 0.1, 0.5, 0.9)),
+    *(
+        _case(f"ratio {r}, not training: dy itself", (5, 13), r, False)
+        for r in (0.0, 0.1, 0.5, 0.9)
+    ),
     *(_case(f"{n} elements", (n,), 0.2) for n in (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 1000)),
     _case("no ratio: a half", (4, 9)),
     _case("no ratio, training", (4, 9), None, True),

@@ -7,14 +7,21 @@ from cases.samples import exactly, integers, normal
 def _case(title, shape, out, axis=None, *, low=0, dtype=np.int64, indices=None):
     """Indices of shape `out` into X of `shape`."""
     at = (axis or 0) % len(shape)
-    draw = exactly(np.asarray(indices, dtype)) if indices is not None else integers(*out, low=low, high=max(shape[at], 1), dtype=dtype)
+    draw = (
+        exactly(np.asarray(indices, dtype))
+        if indices is not None
+        else integers(*out, low=low, high=max(shape[at], 1), dtype=dtype)
+    )
     out = np.shape(indices) if indices is not None else out
     return Case(title, dY=normal(*out), shape=exactly(np.array(shape, np.int64)), indices=draw,
                 **({} if axis is None else {"axis": axis}))  # fmt: skip
 
 
 def _both(title, *arguments, **more):
-    return [_case(title, *arguments, **more), _case(title + ", int32", *arguments, dtype=np.int32, **more)]
+    return [
+        _case(title, *arguments, **more),
+        _case(title + ", int32", *arguments, dtype=np.int32, **more),
+    ]
 
 
 CASES = [
@@ -39,8 +46,20 @@ CASES = [
     _case("long lines", (3, 9000), (3, 700), 1),
     _case("more columns than one stripe", (6, 700), (4, 650)),
     _case("many lines", (900, 40), (900, 8), 1),
-    _case("a permutation", (4, 6), None, 1, indices=np.argsort(np.random.default_rng(0).normal(size=(4, 6)), 1)),
-    _case("as top-k gives them", (8, 30), None, 1, indices=np.argsort(np.random.default_rng(1).normal(size=(8, 30)), 1)[:, :5]),
+    _case(
+        "a permutation",
+        (4, 6),
+        None,
+        1,
+        indices=np.argsort(np.random.default_rng(0).normal(size=(4, 6)), 1),
+    ),
+    _case(
+        "as top-k gives them",
+        (8, 30),
+        None,
+        1,
+        indices=np.argsort(np.random.default_rng(1).normal(size=(8, 30)), 1)[:, :5],
+    ),
     _case("one label per row", (16, 10), (16, 1), 1),
     _case("one label per pixel", (2, 5, 6, 7), (2, 1, 6, 7), 1),
     _case("last axis, counted from the end", (3, 4, 5), (3, 4, 3), -1),

@@ -8,7 +8,11 @@ def _case(title, shape, count, axis=None, *, low=0, high=None, dtype=np.int64, i
     """Gather `count` (a shape) random rows, or the given indices, of X along the axis."""
     at = (axis or 0) % len(shape)
     high = shape[at] if high is None else high
-    draw = exactly(np.asarray(indices, dtype)) if indices is not None else integers(*count, low=low, high=high, dtype=dtype)
+    draw = (
+        exactly(np.asarray(indices, dtype))
+        if indices is not None
+        else integers(*count, low=low, high=high, dtype=dtype)
+    )
     count = np.shape(indices) if indices is not None else count
     return Case(title, shape=exactly(np.array(shape, np.int64)), indices=draw,
                 dY=normal(*shape[:at], *count, *shape[at + 1 :]), **({} if axis is None else {"axis": axis}))  # fmt: skip

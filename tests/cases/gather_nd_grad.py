@@ -4,12 +4,16 @@ from cases.case import Case
 from cases.samples import exactly, normal
 
 
-def _case(title, shape, tuples, depth, batch_dims=0, *, negative=False, dtype=np.int64, indices=None):
+def _case(
+    title, shape, tuples, depth, batch_dims=0, *, negative=False, dtype=np.int64, indices=None
+):
     """Random tuples of `depth` places, `tuples` (a shape) of them, into X of `shape` behind the batch dims."""
     limits = np.array(shape[batch_dims : batch_dims + depth])
 
     def draw(rng):
-        return rng.integers(-limits if negative else 0 * limits, np.maximum(limits, 1), (*tuples, depth)).astype(dtype)
+        return rng.integers(
+            -limits if negative else 0 * limits, np.maximum(limits, 1), (*tuples, depth)
+        ).astype(dtype)
 
     sample = draw if indices is None else exactly(np.asarray(indices, dtype))
     return Case(title, shape=exactly(np.array(shape, np.int64)), indices=sample,
@@ -17,7 +21,10 @@ def _case(title, shape, tuples, depth, batch_dims=0, *, negative=False, dtype=np
 
 
 def _both(title, *arguments, **more):
-    return [_case(title, *arguments, **more), _case(title + ", int32", *arguments, dtype=np.int32, **more)]
+    return [
+        _case(title, *arguments, **more),
+        _case(title + ", int32", *arguments, dtype=np.int32, **more),
+    ]
 
 
 CASES = [

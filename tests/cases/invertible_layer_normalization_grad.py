@@ -11,7 +11,15 @@ def _case(title, shape, axis, more):
         statistics = [a.reshape([*a.shape, *[1] * (x.ndim - a.ndim)]) for a in (mean, inv)]
         return (x - statistics[0]) * statistics[1] * s["scale"](rng) + s["bias"](rng)
 
-    return Case(title, Y_grad=s["dY"], Y=y, scale=s["scale"], bias=s["bias"], inv_std_var=s["inv"], **attributes)
+    return Case(
+        title,
+        Y_grad=s["dY"],
+        Y=y,
+        scale=s["scale"],
+        bias=s["bias"],
+        inv_std_var=s["inv"],
+        **attributes,
+    )
 
 
 CASES = [_case(*row) for row in SHAPES]

@@ -47,7 +47,12 @@ SHAPES = [
     ("a large cotangent", (4, 20), -1, dict(dy=lambda *s: normal(*s, spread=1e5))),
     ("unit scale", (5, 18), -1, dict(scale=ones)),
     ("scales of both signs", (5, 18), -1, dict(scale=lambda *s: normal(*s, spread=2.0))),
-    ("a wide range of scales", (5, 33), -1, dict(scale=lambda *s: lambda rng: 10.0 ** rng.uniform(-2, 2, s))),
+    (
+        "a wide range of scales",
+        (5, 33),
+        -1,
+        dict(scale=lambda *s: lambda rng: 10.0 ** rng.uniform(-2, 2, s)),
+    ),
     ("uniform data", (8, 31), -1, dict(x=lambda *s: uniform(*s, low=0.0, high=3.0))),
 ]
 
@@ -64,7 +69,11 @@ def rows(title, shape, axis, *, centred, keepdims=True, spread=1.0, dy=normal, x
         data = np.asarray(draw_x(rng), np.float32).astype(np.float64)
         with np.errstate(all="ignore"):
             count = max(int(np.prod(shape[first:])), 1)
-            mean = data.sum(axes, keepdims=True) / count if centred else np.zeros([*shape[:first], *[1] * len(axes)])
+            mean = (
+                data.sum(axes, keepdims=True) / count
+                if centred
+                else np.zeros([*shape[:first], *[1] * len(axes)])
+            )
             variance = ((data - mean) ** 2).sum(axes, keepdims=True) / count
         inv = 1 / np.sqrt(variance + 1e-5 * spread**2)
         weights, bias = np.asarray(draw_scale(rng)), rng.normal(0, 1, shape[first:])

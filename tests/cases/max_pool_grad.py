@@ -21,7 +21,13 @@ def _pool(x, kernel, strides, pads, dilations, ceil, storage_order=0):
     for n, c in itertools.product(*(range(d) for d in x.shape[:2])):
         for o in itertools.product(*(range(d) for d in outs)):
             places = [
-                [i for i in (o[a] * strides[a] - pads[a] + k * dilations[a] for k in range(kernel[a])) if 0 <= i < spatial[a]]
+                [
+                    i
+                    for i in (
+                        o[a] * strides[a] - pads[a] + k * dilations[a] for k in range(kernel[a])
+                    )
+                    if 0 <= i < spatial[a]
+                ]
                 for a in range(len(spatial))
             ]
             best = max(itertools.product(*places), key=lambda p: x[(n, c, *p)])
@@ -29,17 +35,45 @@ def _pool(x, kernel, strides, pads, dilations, ceil, storage_order=0):
     return result
 
 
-def _case(title, shape, kernel, strides=None, pads=None, dilations=None, *, ceil=False, levels=None, dtype=np.int64, storage_order=0):
+def _case(
+    title,
+    shape,
+    kernel,
+    strides=None,
+    pads=None,
+    dilations=None,
+    *,
+    ceil=False,
+    levels=None,
+    dtype=np.int64,
+    storage_order=0,
+):
     """`levels`: X takes only that many values, so that windows have ties."""
     r = len(kernel)
     rng = np.random.default_rng(len(title))
     x = rng.normal(size=shape) if levels is None else rng.integers(0, levels, shape).astype(float)
-    indices = _pool(x, kernel, strides or [1] * r, pads or [0] * 2 * r, dilations or [1] * r, ceil, storage_order)
-    return Case(title, dY=normal(*indices.shape), Indices=exactly(indices.astype(dtype)), shape=exactly(np.array(shape, np.int64)))
+    indices = _pool(
+        x,
+        kernel,
+        strides or [1] * r,
+        pads or [0] * 2 * r,
+        dilations or [1] * r,
+        ceil,
+        storage_order,
+    )
+    return Case(
+        title,
+        dY=normal(*indices.shape),
+        Indices=exactly(indices.astype(dtype)),
+        shape=exactly(np.array(shape, np.int64)),
+    )
 
 
 def _both(title, *arguments, **more):
-    return [_case(title, *arguments, **more), _case(title + ", int32", *arguments, dtype=np.int32, **more)]
+    return [
+        _case(title, *arguments, **more),
+        _case(title + ", int32", *arguments, dtype=np.int32, **more),
+    ]
 
 
 CASES = [

@@ -3,7 +3,13 @@ import numpy as np
 from cases.case import Case
 from cases.samples import exactly, normal, zeros
 
-TRANSFORMS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
+TRANSFORMS = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+)
 
 
 def _scaled(title, shape, scales, *, roi=None, **attributes):
@@ -13,7 +19,14 @@ def _scaled(title, shape, scales, *, roi=None, **attributes):
     for a, s in zip(axes, scales, strict=True):
         out[a] = int(np.floor(np.float32(shape[a]) * np.float32(s)))
     more = {} if roi is None else {"roi": exactly(np.array(roi, np.float64))}
-    return Case(title, dY=normal(*out), X=zeros(*shape), scales=exactly(np.array(scales, np.float32)), **more, **attributes)
+    return Case(
+        title,
+        dY=normal(*out),
+        X=zeros(*shape),
+        scales=exactly(np.array(scales, np.float32)),
+        **more,
+        **attributes,
+    )
 
 
 def _sized(title, shape, sizes, *, out=None, **attributes):
@@ -21,7 +34,13 @@ def _sized(title, shape, sizes, *, out=None, **attributes):
     full = list(shape)
     for a, s in zip(attributes.get("axes") or range(len(shape)), out or sizes, strict=True):
         full[a] = s
-    return Case(title, dY=normal(*full), X=zeros(*shape), sizes=exactly(np.array(sizes, np.int64)), **attributes)
+    return Case(
+        title,
+        dY=normal(*full),
+        X=zeros(*shape),
+        sizes=exactly(np.array(sizes, np.int64)),
+        **attributes,
+    )
 
 
 CASES = [

@@ -18,7 +18,11 @@ def _case(title, shape, starts, ends, axes=None, steps=None, *, dtype=np.int64):
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
         axis = i if axes is None else axes[i]
         out[axis] = _taken(shape[axis], start, end, 1 if steps is None else steps[i])
-    lists = {k: exactly(np.array(v, dtype)) for k, v in dict(starts=starts, ends=ends, axes=axes, steps=steps).items() if v is not None}
+    lists = {
+        k: exactly(np.array(v, dtype))
+        for k, v in dict(starts=starts, ends=ends, axes=axes, steps=steps).items()
+        if v is not None
+    }
     return Case(title, dY=normal(*out), shape=exactly(np.array(shape, np.int64)), **lists)
 
 
@@ -38,7 +42,9 @@ CASES = [
     *_both("every third column", (4, 20), [1], [20], [1], [3]),
     *_both("backwards", (7, 3), [-1], [-FAR], [0], [-1]),
     *_both("backwards by two", (4, 9), [8], [0], [1], [-2]),
-    *_both("three axes, steps of both signs", (6, 7, 8), [1, 6, 0], [6, 0, 8], [0, 1, 2], [2, -3, 1]),
+    *_both(
+        "three axes, steps of both signs", (6, 7, 8), [1, 6, 0], [6, 0, 8], [0, 1, 2], [2, -3, 1]
+    ),
     *_both("axes out of order", (6, 7, 8), [1, 2], [4, 6], [2, 0]),
     *_both("ends beyond the end", (6, 4), [3], [1000]),
     *_both("starts before the beginning", (6, 4), [-1000], [3]),

@@ -12,7 +12,9 @@ def _case(title, shape, more, bias=None):
         optional["ignore_index"] = exactly(np.array(more["ignore"], np.int64))
     if bias:
         optional["bias"] = normal(*bias)
-    return Case(title, dY=s["dY"], log_prob=s["log_prob"], label=s["labels"], **optional, **attributes)
+    return Case(
+        title, dY=s["dY"], log_prob=s["log_prob"], label=s["labels"], **optional, **attributes
+    )
 
 
 CASES = [

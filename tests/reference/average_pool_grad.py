@@ -32,7 +32,9 @@ def average_pool_grad(dY, shape, *, kernel_shape, strides=None, auto_pad="NOTSET
         for o in range(out):
             places = o * s - before + d * np.arange(k)
             inside = places[(places >= 0) & (places < dim)]
-            rows.append((inside, np.sum(places < dim + after) if count_include_pad else len(inside)))
+            rows.append(
+                (inside, np.sum(places < dim + after) if count_include_pad else len(inside))
+            )
         axes.append(rows)
     for o in itertools.product(*(range(n) for n in dY.shape[2:])):
         covered = [axes[a][i] for a, i in enumerate(o)]

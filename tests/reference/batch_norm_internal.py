@@ -1,4 +1,6 @@
-"""BatchNormalization in training mode, from ONNX's definition: population variance, running = input·momentum + new·(1 − momentum)."""
+"""BatchNormalization in training mode, from ONNX's definition: population variance,
+running = input·momentum + new·(1 − momentum).
+"""
 
 import numpy as np
 
@@ -13,5 +15,7 @@ def batch_norm_internal(X, scale, B, input_mean, input_var, *, epsilon, momentum
         var = ((X - mean.reshape(per_channel)) ** 2).sum(axes) / count
         kept = momentum
     inv = 1 / np.sqrt(var + epsilon)
-    y = (X - mean.reshape(per_channel)) * inv.reshape(per_channel) * scale.reshape(per_channel) + B.reshape(per_channel)
+    y = (X - mean.reshape(per_channel)) * inv.reshape(per_channel) * scale.reshape(
+        per_channel
+    ) + B.reshape(per_channel)
     return y, input_mean * kept + mean * (1 - kept), input_var * kept + var * (1 - kept), mean, inv

@@ -3,8 +3,6 @@
 `variance` is the inverse deviation, as the old system passes it.
 """
 
-import numpy as np
-
 
 def batch_normalization_grad(dY, X, scale, mean, variance, *, epsilon=1e-5):
     axes = (0, *range(2, X.ndim))

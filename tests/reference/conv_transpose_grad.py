@@ -12,7 +12,12 @@ def first_pads(X, dY, W, auto_pad, dilations, output_padding, output_shape, pads
     """What is taken away before each spatial dim of Y."""
     begin = []
     for a in range(X.ndim - 2):
-        full = (X.shape[a + 2] - 1) * strides[a] + (W.shape[a + 2] - 1) * dilations[a] + 1 + output_padding[a]
+        full = (
+            (X.shape[a + 2] - 1) * strides[a]
+            + (W.shape[a + 2] - 1) * dilations[a]
+            + 1
+            + output_padding[a]
+        )
         if output_shape is None and auto_pad in ("NOTSET", "VALID"):
             begin.append(pads[a] if auto_pad == "NOTSET" else 0)
             continue
@@ -25,14 +30,32 @@ def conv_transpose_grad(dY, X, W, *, auto_pad="NOTSET", dilations=None, group=1,
                         output_shape=None, pads=None, strides=None):  # fmt: skip
     rank, out, size, kernel = X.ndim - 2, dY.shape[2:], X.shape[2:], W.shape[2:]
     stride, dilation = strides or [1] * rank, dilations or [1] * rank
-    begin = first_pads(X, dY, W, auto_pad, dilation, output_padding or [0] * rank, output_shape, pads or [0] * 2 * rank, stride)
-    reach = [(i - 1) * s + (k - 1) * d + 1 for i, s, k, d in zip(size, stride, kernel, dilation)]
-    y = np.zeros((*dY.shape[:2], *(max(r, b + o) for r, b, o in zip(reach, begin, out))))
-    y[(slice(None), slice(None), *(slice(b, b + o) for b, o in zip(begin, out)))] = dY
+    begin = first_pads(
+        X,
+        dY,
+        W,
+        auto_pad,
+        dilation,
+        output_padding or [0] * rank,
+        output_shape,
+        pads or [0] * 2 * rank,
+        stride,
+    )
+    reach = [
+        (i - 1) * s + (k - 1) * d + 1
+        for i, s, k, d in zip(size, stride, kernel, dilation, strict=True)
+    ]
+    y = np.zeros(
+        (*dY.shape[:2], *(max(r, b + o) for r, b, o in zip(reach, begin, out, strict=True)))
+    )
+    y[(slice(None), slice(None), *(slice(b, b + o) for b, o in zip(begin, out, strict=True)))] = dY
     y, x, w = split_groups(y, 1, group), split_groups(X, 1, group), split_groups(W, 0, group)
     dx, dw = np.zeros_like(x), np.zeros_like(w)
     for tap in np.ndindex(*kernel) if X.size else ():
-        read = tuple(slice(k * d, k * d + (i - 1) * s + 1, s) for k, d, i, s in zip(tap, dilation, size, stride))
+        read = tuple(
+            slice(k * d, k * d + (i - 1) * s + 1, s)
+            for k, d, i, s in zip(tap, dilation, size, stride, strict=True)
+        )
         part = y[(slice(None), slice(None), slice(None), *read)]
         at = (slice(None), slice(None), slice(None), *tap)
         dw[at] = np.einsum("ngc...,ngm...->gcm", x, part, optimize=True)

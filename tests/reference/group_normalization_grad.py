@@ -13,7 +13,14 @@ def group_normalization_grad(dY, X, scale, *, epsilon, num_groups=1):
     mean = x.sum((2, 3), keepdims=True) / count
     inv = 1 / np.sqrt(((x - mean) ** 2).sum((2, 3), keepdims=True) / count + epsilon)
     xhat, g = (x - mean) * inv, dy * weights
-    dx = inv * (g - g.sum((2, 3), keepdims=True) / count - xhat * (g * xhat).sum((2, 3), keepdims=True) / count)
+    dx = inv * (
+        g
+        - g.sum((2, 3), keepdims=True) / count
+        - xhat * (g * xhat).sum((2, 3), keepdims=True) / count
+    )
     shape = (len(scale), c // max(len(scale), 1))
-    dscale, dbias = ((dy * xhat).sum((0, 3)).reshape(shape).sum(1), dy.sum((0, 3)).reshape(shape).sum(1))
+    dscale, dbias = (
+        (dy * xhat).sum((0, 3)).reshape(shape).sum(1),
+        dy.sum((0, 3)).reshape(shape).sum(1),
+    )
     return dx.reshape(X.shape), dscale, dbias

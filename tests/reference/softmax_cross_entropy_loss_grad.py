@@ -1,4 +1,4 @@
-"""loss[k] = −w[label]·log p[label], reduced: dloss/dscore = (p − onehot)·w[label], and 0 for labels that are ignored."""
+"""loss[k] = −w[label]·log p[label], reduced: dloss/dscore = (p − onehot)·w[label], and 0 where ignored."""
 
 import numpy as np
 
@@ -13,7 +13,9 @@ def label_weights(labels, classes, weight, ignore_index):
     return np.where(counts, table[safe], 0.0), safe
 
 
-def softmax_cross_entropy_loss_grad(dY, log_prob, label, weight=None, *, reduction="mean", ignore_index=None):
+def softmax_cross_entropy_loss_grad(
+    dY, log_prob, label, weight=None, *, reduction="mean", ignore_index=None
+):
     classes = log_prob.shape[1]
     w, safe = label_weights(label, classes, weight, ignore_index)
     onehot = np.moveaxis(np.eye(max(classes, 1))[safe], -1, 1)[:, :classes]
