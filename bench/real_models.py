@@ -98,11 +98,68 @@ def _pooling(stream, s):
     ]  # fmt: skip
 
 
+def _loss(stream, s):
+    """The head of BERT-base: 1024 tokens, a vocabulary of 30,522."""
+    scores, labels = (1024, 30522), s.integers(1024, high=30522)
+    torch = f"{aten}._log_softmax_backward_data({aten}.nll_loss_backward(dY, log_prob, label, None, 1, -100, total), log_prob, 1, torch.float32)"
+    return [
+        stream("SoftmaxCrossEntropyLossGrad", "1024 × 30522", torch, torch_setup="total = torch.tensor(1024.0)",
+               dY=s.exactly(1.0), log_prob=s.log_simplex(*scores), label=labels, target=1.0),
+        stream("SoftmaxCrossEntropyLossInternalGrad", "1024 × 30522", torch, torch_setup="total = torch.tensor(1024.0)",
+               dY=s.exactly(1.0), log_prob=s.log_simplex(*scores), label=labels, target=1.0),
+        stream("SoftmaxCrossEntropyLossInternal", "1024 × 30522", "(lambda p: (torch.nn.functional.nll_loss(p, labels), p))(torch.log_softmax(scores, 1))",
+               scores=s.normal(*scores), labels=labels, target=1.0),
+        stream("DropoutGrad", "8 × 12 × 128 × 128", f"{aten}.native_dropout_backward(dy, mask, 1 / 0.9)",
+               dy=s.normal(8, 12, 128, 128), mask=lambda rng: rng.random((8, 12, 128, 128)) < 0.9, ratio=s.exactly(0.1), target=1.0),
+        stream("BiasGeluGrad", "1024 × 3072", f"(lambda d: (d, d.sum(0)))({aten}.gelu_backward(dY, X + B))",
+               dY=s.normal(1024, 3072), X=s.normal(1024, 3072), B=s.normal(3072), target=1.0),
+    ]  # fmt: skip
+
+
+def _upscaling(stream, s):
+    """The way up of a U-Net."""
+
+    def resize(title, shape, scale, torch, **attributes):
+        out = (*shape[:2], *(int(d * scale) for d in shape[2:]))
+        return stream(
+            "ResizeGrad",
+            title,
+            torch,
+            dY=s.normal(*out),
+            X=s.normal(*shape),
+            scales=s.exactly(np.array([1, 1, scale, scale], np.float32)),
+            target=1.0,
+            **attributes,
+        )
+
+    def transposed(title, c, m, side, kernel, pad):
+        torch = f"{aten}.convolution_backward(dY, X, W, [{m}], [2, 2], [{pad}, {pad}], [1, 1], True, [0, 0], 1, [True, True, True])"
+        return stream(
+            "ConvTransposeGrad",
+            title,
+            torch,
+            dY=s.normal(4, m, 2 * side, 2 * side),
+            X=s.normal(4, c, side, side),
+            W=s.normal(c, m, kernel, kernel),
+            strides=[2, 2],
+            pads=[pad] * 4,
+            target=1.2,
+        )
+
+    return [
+        resize("4 × 64 × 64 × 64 ×2, linear", (4, 64, 64, 64), 2.0, f"{aten}.upsample_bilinear2d_backward(dY, [128, 128], [4, 64, 64, 64], False)", mode="linear"),
+        resize("4 × 64 × 64 × 64 ×2, nearest", (4, 64, 64, 64), 2.0, f"{aten}.upsample_nearest2d_backward(dY, [128, 128], [4, 64, 64, 64])", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+        resize("4 × 64 × 64 × 64 ×2, cubic", (4, 64, 64, 64), 2.0, f"{aten}.upsample_bicubic2d_backward(dY, [128, 128], [4, 64, 64, 64], False)", mode="cubic"),
+        transposed("4 × 128 → 64, 64 × 64, 2x2 s2", 128, 64, 64, 2, 0),
+        transposed("4 × 128 → 64, 64 × 64, 4x4 s2", 128, 64, 64, 4, 1),
+    ]  # fmt: skip
+
+
 def lines(bench, samples) -> list:
     """All of them, each held against the machine's stream limit."""
 
     def stream(op, title, torch, **arguments):
         return bench(op, title, torch, share="stream", **arguments)
 
-    families = (_layer_norm, _gather, _normalization, _pooling)
+    families = (_layer_norm, _gather, _normalization, _pooling, _loss, _upscaling)
     return [line for family in families for line in family(stream, samples)]

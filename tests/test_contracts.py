@@ -25,10 +25,17 @@ RENAMED = {
     ("TanhGrad", "X"): "Y",
     ("LeakyReluGrad", "X"): "Y",
     ("ConvGrad", "dB"): "dBias",
+    ("ConvTransposeGrad", "dB"): "dBias",
 }
 
-# Optional inputs that only ours have; they come last.
-ADDED = {"LSTMGrad": ["P"]}
+# Inputs that only ours have; they come last. The pooling gradients need the shape of X, which the old kernels took from
+# the static shape of their output.
+ADDED = {
+    "LSTMGrad": ["P"],
+    "MaxPoolGrad": ["shape"],
+    "AveragePoolGrad": ["shape"],
+    "ResizeGrad": ["sizes"],
+}
 
 # Optional in the old schema, but not in the old kernel: it fails without them.
 NEEDED = {"LSTMGrad": {"HAll", "CAll", "IOFC"}, "GRUGrad": {"HAll", "ZRH"}}

@@ -43,7 +43,7 @@ struct RowBlocks {
   Dim rows, height, count;  // rows in all, rows of a block, blocks
 
   static RowBlocks of(Dim rows, Dim columns, Dim grain) {
-    Dim height = larger_of(16, divide_up(grain, larger_of(columns, 1)));
+    Dim height = smaller_of(512, larger_of(16, divide_up(grain, larger_of(columns, 1))));
     if (divide_up(rows, height) > 512) height = divide_up(rows, 512);
     return {rows, height, divide_up(rows, height)};
   }

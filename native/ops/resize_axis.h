@@ -27,7 +27,10 @@ inline float original_coordinate(const ResizeMode& m, const ResizeAxis& a, Dim o
   if (m.coordinates == "align_corners") return a.out == 1 ? 0.f : x * (in - 1) / (out - 1);
   if (m.coordinates == "pytorch_half_pixel") return a.out > 1 ? half - 0.5f : 0.f;
   if (m.coordinates == "tf_half_pixel_for_nn") return half;
-  if (m.coordinates == "half_pixel_symmetric") return in / 2 * (1 - out / (a.scale * in)) + half - 0.5f;
+  if (m.coordinates == "half_pixel_symmetric") {  // the shift in float, the sum in double: ONNX Runtime rounds there
+    const float shift = in / 2 * (1 - out / (a.scale * in));
+    return float(double(shift) + (double(x) + 0.5) / double(a.scale) - 0.5);
+  }
   if (m.coordinates == "tf_crop_and_resize")
     return a.out > 1 ? a.roi_start * (in - 1) + x * (a.roi_end - a.roi_start) * (in - 1) / (out - 1)
                      : 0.5f * (a.roi_start + a.roi_end) * (in - 1);

@@ -93,7 +93,8 @@ template <class T, class I> void run(Call& call, const Classes& s) {
     sum += value;
   }
   if (s.reduction == Reduction::sum) loss[0] = T(sum);
-  if (s.reduction == Reduction::mean) loss[0] = T(sum / sum_of_weights<T, I>(s, labels, weights));
+  const double whole = sum_of_weights<T, I>(s, labels, weights);  // 0 when every label is ignored; so is the loss
+  if (s.reduction == Reduction::mean) loss[0] = T(whole == 0 ? 0 : sum / whole);
 }
 
 }  // namespace

@@ -14,6 +14,19 @@ DIFFERENCES: dict[str, dict[str, str]] = {
     },
     "BiasGeluGrad_dX": {"infinity gives the limit": _LIMIT},
     "BiasFastGeluGrad_dX": {"infinity gives the limit": _LIMIT},
+    "DropoutGrad": dict.fromkeys(
+        [
+            "ratio 0.1, not training: dy itself",
+            "ratio 0.5, not training: dy itself",
+            "ratio 0.9, not training: dy itself",
+            "no ratio, not training",
+        ],
+        "the old kernel scales by 1/(1 − ratio) whatever training_mode says",
+    ),
+    "BatchNormInternal": dict.fromkeys(
+        ["an empty batch", "an empty image", "no vectors"],
+        "the mean of no elements is NaN in the old kernel, and stays in the running statistics; onnxgrad takes 0",
+    ),
 }
 
 # What the old package does not do at all, by operator.
@@ -28,4 +41,12 @@ EXTENSIONS: dict[str, str] = {
     "LSTMTraining, LSTMGrad, GRUTraining, GRUGrad": "directions, lengths, activations, clip and input_forget (the old "
     "kernels run forward, sigmoid and tanh only); any subset of the outputs; with P as its last input LSTMGrad is "
     "exact, where the old gradient with peepholes is off by 3 to 36 %",
+    "GatherNDGrad": "int32 indices and an empty batch are refused by the old kernel",
+    "SliceGrad": "some negative steps are refused by the old kernel",
+    "MaxPoolGrad, AveragePoolGrad": "the shape of X is an input, so that shapes may be dynamic (the old "
+    "kernels take the static shape of their output); dilations, ceil_mode and more than three spatial dims",
+    "BatchNormInternal": "outputs that nobody asks for can be left out; training_mode 0",
+    "SoftmaxCrossEntropyLossGrad, SoftmaxCrossEntropyLossInternal": "an empty batch is refused by the old kernel",
+    "ConvTransposeGrad, ResizeGrad": "the old package has the schemas, but no kernel for the CPU",
+    "GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad": "not in the old package",
 }

@@ -1,4 +1,6 @@
-"""BatchNormalization in training mode, from ONNX's definition: population variance, running = input·momentum + new·(1 − momentum)."""
+"""BatchNormalization in training mode, from ONNX's definition: population variance,
+running = input·momentum + new·(1 − momentum).
+"""
 
 import numpy as np
 

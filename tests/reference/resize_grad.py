@@ -15,13 +15,16 @@ def _coordinate(how, o, size_in, size_out, scale, roi):
     x, i, n = f32(o), f32(size_in), f32(size_out)
     half = (x + f32(0.5)) / scale
     start, end = f32(roi[0]), f32(roi[1])
+    shift = (
+        i / f32(2) * (f32(1) - n / (scale * i))
+    )  # ONNX Runtime: this in float32, the sum in double
     return {
         "half_pixel": lambda: half - f32(0.5),
         "pytorch_half_pixel": lambda: half - f32(0.5) if size_out > 1 else f32(0),
         "align_corners": lambda: x * (i - 1) / (n - 1) if size_out > 1 else f32(0),
         "asymmetric": lambda: x / scale,
         "tf_half_pixel_for_nn": lambda: half,
-        "half_pixel_symmetric": lambda: i / f32(2) * (f32(1) - n / (scale * i)) + half - f32(0.5),
+        "half_pixel_symmetric": lambda: f32(float(shift) + (o + 0.5) / float(scale) - 0.5),
         "tf_crop_and_resize": lambda: (
             start * (i - 1) + x * (end - start) * (i - 1) / (n - 1)
             if size_out > 1
@@ -74,7 +77,8 @@ def matrix(
     return m
 
 
-def resize_grad(dY, X, roi=None, scales=None, sizes=None, *, mode="nearest", coordinate_transformation_mode="half_pixel",
+def resize_grad(dY, X, roi=None, scales=None, sizes=None, *, mode="nearest",
+                coordinate_transformation_mode="half_pixel",
                 nearest_mode="round_prefer_floor", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
                 antialias=0, axes=None, keep_aspect_ratio_policy="stretch"):  # fmt: skip
     rank = X.ndim

@@ -1,4 +1,4 @@
-"""loss[k] = −w[label]·log p[label], reduced: dloss/dscore = (p − onehot)·w[label], and 0 for labels that are ignored."""
+"""loss[k] = −w[label]·log p[label], reduced: dloss/dscore = (p − onehot)·w[label], and 0 where ignored."""
 
 import numpy as np
 

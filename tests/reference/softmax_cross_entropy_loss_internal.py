@@ -1,4 +1,6 @@
-"""log_prob = log softmax(scores) over axis 1; the loss is −w[label]·log_prob[label], as ONNX's SoftmaxCrossEntropyLoss."""
+"""log_prob = log softmax(scores) over axis 1; the loss is −w[label]·log_prob[label], as in ONNX's definition, and 0
+where every label is ignored (ONNX's mean would be 0/0; the old kernel gives 0 too).
+"""
 
 import numpy as np
 
@@ -20,6 +22,4 @@ def softmax_cross_entropy_loss_internal(
     loss = np.where(w == 0, 0.0, -w * own)
     if reduction == "none":
         return loss, log_prob
-    return np.asarray(
-        loss.sum() if reduction == "sum" else loss.sum() / np.float64(w.sum())
-    ), log_prob
+    return np.asarray(loss.sum() if reduction == "sum" else loss.sum() / (w.sum() or 1.0)), log_prob

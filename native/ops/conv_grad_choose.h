@@ -1,0 +1,82 @@
+// Which algorithm computes the gradients of a convolution. Decided by the shape alone, so that every machine and number of
+// threads does the same. ConvTransposeGrad chooses its filter gradient here too.
+#pragma once
+#include <memory>
+
+#include "ops/conv_grad_depthwise.h"
+#include "ops/conv_grad_direct_dw.h"
+#include "ops/conv_grad_direct_dx.h"
+#include "ops/conv_grad_few_channels_dx.h"
+#include "ops/conv_grad_plain.h"
+#include "ops/conv_grad_pointwise.h"
+#include "ops/conv_grad_winograd_dw.h"
+#include "ops/conv_grad_winograd_dx.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+inline bool empty(const ConvShape& s) {
+  return s.images == 0 || s.channels == 0 || s.filters == 0 || s.in_size() == 0 ||
+         s.out_size() == 0;
+}
+
+inline bool is_3x3_stride_1(const ConvShape& s) {
+  for (int a = 0; a < s.rank(); ++a)
+    if (s.kernel[a] != 3 || s.stride[a] != 1 || s.dilation[a] != 1) return false;
+  return s.rank() == 2;
+}
+
+// One group with enough channels to pay for the transforms, and not more than working memory holds.
+inline bool suits_winograd(const ConvShape& s) {
+  return is_3x3_stride_1(s) && s.groups == 1 && s.channels >= 16 && s.filters >= 16 &&
+         s.channels * s.filters <= 512 * 512;
+}
+
+inline bool is_depthwise(const ConvShape& s, Dim most_filters) {
+  return s.channels == 1 && s.filters <= most_filters;
+}
+
+// 1×1 and nothing else: the pixels of X and Y correspond.
+inline bool is_pointwise(const ConvShape& s) {
+  for (int a = 0; a < s.rank(); ++a)
+    if (s.kernel[a] != 1 || s.stride[a] != 1 || s.pad[a] != 0 || s.in[a] != s.out[a]) return false;
+  return true;
+}
+
+// Plans an algorithm; false when it needs more working memory than a call may take.
+template <class A, class Base> bool plan(std::unique_ptr<Base>& chosen, const ConvShape& s) {
+  chosen = std::make_unique<A>(s);
+  return chosen->bytes() <= kWorkspaceBytes;
+}
+
+// The first that suits the shape and fits.
+template <class T>
+std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile) {
+  std::unique_ptr<InputGradient<T>> chosen;
+  const bool fast = s.rank() <= 3 && !empty(s);
+  if (fast && is_pointwise(s) && plan<PointwiseDx<T>>(chosen, s)) return chosen;
+  if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDx<T, 4>>(chosen, s))
+    return chosen;
+  if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDx<T, 2>>(chosen, s))
+    return chosen;
+  if (fast && is_3x3_stride_1(s) && is_depthwise(s, 1) && plan<DepthwiseDx<T>>(chosen, s))
+    return chosen;
+  if (fast && s.channels <= kFewChannels && plan<FewChannelsDx<T>>(chosen, s)) return chosen;
+  if (fast && plan<DirectDx<T>>(chosen, s)) return chosen;
+  return std::make_unique<PlainDx<T>>(s);
+}
+
+template <class T>
+std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile) {
+  std::unique_ptr<FilterGradient<T>> chosen;
+  const bool fast = s.rank() <= 3 && !empty(s);
+  if (fast && is_pointwise(s) && plan<PointwiseDw<T>>(chosen, s)) return chosen;
+  if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDw<T, 4>>(chosen, s))
+    return chosen;
+  if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDw<T, 2>>(chosen, s))
+    return chosen;
+  if (fast && is_depthwise(s, 4) && plan<DepthwiseDw<T>>(chosen, s)) return chosen;
+  if (fast && plan<DirectDw<T>>(chosen, s)) return chosen;
+  return std::make_unique<PlainDw<T>>(s);
+}
+
+}  // namespace onnxgrad::ONNXGRAD_ISA
