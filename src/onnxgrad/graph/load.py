@@ -80,9 +80,11 @@ def _infer_outputs(model: ir.Model) -> None:
 
     onnxruntime only warns of those; a cotangent input of the wrong rank it would refuse.
     """
-    declared = {v: v.shape for v in model.graph.outputs if v.producer() is not None}
+    outputs = [v for graph in model.graphs() for v in graph.outputs]
+    declared = {v: v.shape for v in outputs if v.producer() is not None}
     for value in declared:
         value.shape = None
+    bodies.forget_shapes(model)
     infer(model)
     for value, shape in declared.items():
         if value.shape is None or (shape is not None and len(shape) == len(value.shape)):
