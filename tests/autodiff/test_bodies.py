@@ -145,3 +145,23 @@ def test_constants_and_weights_of_branches_keep_their_bytes():
     g = vjp(model, wrt=["x"])
     arrays = {t.name: numpy_helper.to_array(t) for t in g.graph.initializer}
     assert arrays["inner"].tolist() == [[1, 0], [1, 1], [2, 3]]
+
+
+def test_a_declared_shape_that_only_one_branch_has():
+    """torch.onnx writes a Squeeze that may not happen like this, with the shape after it."""
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    net (double[1, 3] x, double[3] w, bool c) => (double[1, 3] y)
+    <int64[1] axes = {0}>
+    { r = Relu(x)
+      h = If(c) <
+        then_branch = yes () => (double[3] a) { a = Squeeze(r, axes) },
+        else_branch = no () => (double[3] a) { a = Identity(r) }>
+      p = Mul(h, w)
+      y = Add(p, r) }
+    """
+    model = onnx.parser.parse_model(text)
+    model.graph.value_info.append(helper.make_tensor_value_info("h", TensorProto.DOUBLE, [3]))
+    for c in (True, False):
+        feeds = {"x": normal(1, 3), "w": normal(3), "c": np.array(c)}
+        check_model(model, feeds, ["x", "w"])

@@ -327,3 +327,17 @@ def test_an_input_without_a_gradient_is_not_trainable():
     { h = Mul(x, w)  y = Resize <mode = "nearest"> (h, , scales) }
     """
     assert names(vjp(parse(text)))[1] == ["y", "w_grad"]
+
+
+def test_a_size_of_minus_one_is_unknown():
+    """As Paddle writes it; taken for a number it would turn the sign of a mean's gradient."""
+    model = parse("""
+    <ir_version: 8, opset_import: ["" : 17]>
+    net (float[1, 2, 1, 5] x) => (float[1, 2, 1, 1] y) { h = Relu(x)  y = GlobalAveragePool(h) }
+    """)
+    for info in (model.graph.input[0], model.graph.output[0]):
+        for i in (0, 3):
+            info.type.tensor_type.shape.dim[i].dim_value = -1
+    g = vjp(model, wrt=["x"], ops="standard")
+    out = run(g, x=np.ones((1, 2, 1, 5)), y_grad=np.ones((1, 2, 1, 1)))
+    np.testing.assert_allclose(out["x_grad"], 0.2)

@@ -63,14 +63,17 @@ class Walk:
         plan = self.plan.bodies.get(body, Plan())
         inner = Walk(self.op.inside(body), plan, self.ops)
         for value, cotangent in zip(body.outputs, cotangents, strict=True):
-            if value in plan.active:
-                inner.add(value, cotangent)
+            if value in plan.active and cotangent is not None:
+                # Of an unknown shape: each branch has its own, which the other must not see.
+                own = inner.op.copy(cotangent) if cotangent.shape is None else cotangent
+                inner.add(value, own)
         inner.run()
         gradients = []
         for value in wrt:
             gradient = inner.cotangent(value)
             gradient = inner.op.full_like(value, 0) if gradient is None else gradient
             gradients.append(inner.op.copy(gradient))  # a result is a node's own, inside its body
+            _stamp(gradients[-1], value)
         return inner.op.finish_body(gradients), gradients
 
     def _visit(self, node: ir.Node, cotangents: list[ir.Value | None]) -> None:
@@ -259,5 +262,6 @@ def _only_type(node: ir.Node, opset_of: dict[str, int], index: int) -> ir.DataTy
         (c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == kind), [kind]
     )
     if len(allowed) != 1:
-        return _same_type(schema, node, kind)
+        plain = ir.DataType.FLOAT if "tensor(float)" in allowed else None
+        return _same_type(schema, node, kind) or plain
     return ir.DataType[allowed[0].removeprefix("tensor(").removesuffix(")").upper()]

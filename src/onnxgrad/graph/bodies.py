@@ -63,6 +63,18 @@ def prepare(model: ir.Model) -> None:
                 _hoist(model.graph, graph, inner)
 
 
+def forget_shapes(model: ir.Model) -> None:
+    """In a model with branches, forget the declared shapes of everything computed.
+
+    Exporters declare the shape that one branch gives, also where the other gives another one (a
+    Squeeze that may not happen). Inference then tells what both have in common.
+    """
+    for graph in model.graphs() if any(map(is_branch, model.graph)) else ():
+        for value in (v for node in graph for v in node.outputs):
+            if value.type is not None and isinstance(value.type, ir.TensorType):
+                value.shape = None
+
+
 def _branches(graph: ir.Graph) -> Iterator[ir.Node]:
     """Every If of a graph, outer ones first; not those inside of Loop and Scan."""
     for node in graph:

@@ -92,7 +92,7 @@ def _dtype(op_type: str, given: list[ir.Value], attributes: dict[str, Any]) -> i
         return attributes["value"].dtype if "value" in attributes else ir.DataType.FLOAT
     if op_type in ("Where", "CastLike"):
         return given[1].dtype
-    if op_type == "OneHot":
+    if op_type in ("OneHot", "GatherGrad", "GatherNDGrad"):
         return given[2].dtype
     return given[0].dtype if given else None
 

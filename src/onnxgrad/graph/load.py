@@ -39,6 +39,7 @@ def load(model: Any) -> ir.Model:
     except ValueError as error:
         raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
     copy = _raise_opset(copy)
+    _forget_negative_sizes(copy)
     time_first(copy)
     bodies.prepare(copy)
     _infer_outputs(copy)
@@ -63,14 +64,27 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
         raise ValueError(f"the model is malformed: {_root(error)}") from error
 
 
+def _forget_negative_sizes(model: ir.Model) -> None:
+    """Some exporters write -1 for a size that only the run knows; a size is never negative."""
+    for graph in model.graphs():
+        values = [*graph.inputs, *graph.outputs, *(v for node in graph for v in node.outputs)]
+        for value in values:
+            shape = value.shape
+            if shape is not None and any(isinstance(d, int) and d < 0 for d in shape):
+                known = [None if isinstance(d, int) and d < 0 else d for d in shape]
+                value.shape = ir.Shape(known)
+
+
 def _infer_outputs(model: ir.Model) -> None:
     """Infer shapes, and correct outputs that are declared with a rank that they do not have.
 
     onnxruntime only warns of those; a cotangent input of the wrong rank it would refuse.
     """
-    declared = {v: v.shape for v in model.graph.outputs if v.producer() is not None}
+    outputs = [v for graph in model.graphs() for v in graph.outputs]
+    declared = {v: v.shape for v in outputs if v.producer() is not None}
     for value in declared:
         value.shape = None
+    bodies.forget_shapes(model)
     infer(model)
     for value, shape in declared.items():
         if value.shape is None or (shape is not None and len(shape) == len(value.shape)):
