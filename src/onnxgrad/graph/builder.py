@@ -267,16 +267,9 @@ class Builder(Shapes):
             for forward, value in self._replaced:
                 take_over(self.graph, forward, value)
             self.graph.sort()
-<<<<<<< HEAD
-        for node in self._nodes:
-            for value in node.outputs:
-                if value.dtype is None:  # a tensor of no type cannot be written
-                    value.type = None
-=======
         for value in (v for n in self._nodes if n.graph is not None for v in n.outputs):
             if value.dtype is None:  # a tensor of no type cannot be written
                 value.type = None
->>>>>>> rules2
 
     # ---- inner workings ----------------------------------------------------------------------
 
