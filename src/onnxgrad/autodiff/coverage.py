@@ -46,6 +46,14 @@ def coverage() -> str:
     return "\n".join(parts)
 
 
+def states() -> dict[str, tuple[str, str, str]]:
+    """Every operator that is known, with what is known of its gradient, the inputs that get one, and "yes" if fused."""
+    keys = [key for key in schemas.known_operators() if key[0] == ""]
+    keys += [key for key in (*STANDARD, *FUSED) if key not in keys]
+    rows = (_row(*key) for key in sorted(set(keys), key=lambda k: (k[0], k[1])))
+    return {name: (state, inputs.replace("`", ""), fused) for name, state, inputs, fused in rows}
+
+
 def _row(domain: str, name: str) -> tuple[str, str, str, str]:
     rules = STANDARD.get((domain, name), []) + FUSED.get((domain, name), [])
     fused = "yes" if (domain, name) in FUSED else ""
