@@ -54,7 +54,8 @@ def forward(x, scales, attributes):
 
 
 # A coordinate that lies between two pixels to the last bit: onnxruntime's float arithmetic falls on the other side.
-TIE = (dict(mode="nearest", coordinate_transformation_mode="half_pixel_symmetric", nearest_mode="round_prefer_ceil"), (0.6, 0.7))  # fmt: skip
+SYMMETRIC = dict(mode="nearest", coordinate_transformation_mode="half_pixel_symmetric")
+TIE = ({**SYMMETRIC, "nearest_mode": "round_prefer_ceil"}, (0.6, 0.7))
 CASES = [
     pytest.param(
         *case, marks=[pytest.mark.xfail(reason="a tie")] if case == TIE else [], id=str(case)
