@@ -46,6 +46,7 @@ class Bench:
     flops: float = 0.0
     target: float | None = None  # the ratio that is promised at 2 threads
     torch_setup: str = ""  # run once before the expression
+    without: tuple[str, ...] = ()  # contenders that would take minutes for one call
     derive: Callable[[dict], dict] | None = None  # more inputs, computed from the drawn ones
 
 
@@ -131,6 +132,7 @@ def _recurrent(op, S, N, I, H, target):  # noqa: E741 (ONNX's own letters)
         X=normal(S, N, I), W=normal(1, gates * H, I, spread=spread), R=normal(1, gates * H, H, spread=spread),
         grad_HAll=normal(S, 1, N, H), hidden_size=H, outputs=("dX", "dW", "dR", "dB"), share="fma",
         flops=4.0 * S * N * gates * H * (I + H), target=target, **recurrent.ATTRIBUTES[op],
+        without=("onnxruntime-training",) if S * N * H * H > 1e9 else (),
     )  # fmt: skip
 
 

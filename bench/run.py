@@ -155,7 +155,12 @@ def run_line(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         inputs = write_line(line, folder)
-        ready = [w for w in workers if "error" not in workers[w].ask(prepare=name, threads=threads)]
+        ready = [
+            w
+            for w in workers
+            if w not in line.without
+            and "error" not in workers[w].ask(prepare=name, threads=threads)
+        ]
         results = {}
         for who in ready:
             workers[who].ask(result=str(folder / "out.npz"))
