@@ -42,7 +42,7 @@ def draw(results: dict, threads: int) -> str:
     )
     env = results["environment"]
     note = (
-        f"{env['processor']}, {threads} threads, {env['instruction_set']}; PyTorch {env['torch']}, "
+        f"{env['processor']}, {threads} thread{'' if threads == 1 else 's'}, {env['instruction_set']}; PyTorch {env['torch']}, "
         f"onnxruntime-training {env['onnxruntime_training']}, onnxruntime {env['onnxruntime']}; {env['date']}"
     )
     style = (
@@ -62,7 +62,8 @@ def draw(results: dict, threads: int) -> str:
 def main() -> None:
     source, target = map(Path, sys.argv[1:3])
     results = json.loads(source.read_text())
-    target.write_text(draw(results, max(r["threads"] for r in results["rows"])))
+    threads = int(sys.argv[3]) if len(sys.argv) > 3 else max(r["threads"] for r in results["rows"])
+    target.write_text(draw(results, threads))
     print(f"wrote {target}")
 
 
