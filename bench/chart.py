@@ -41,9 +41,11 @@ def draw(results: dict, threads: int) -> str:
         for s in STEPS
     )
     env = results["environment"]
+    plural = "" if threads == 1 else "s"
     note = (
-        f"{env['processor']}, {threads} thread{'' if threads == 1 else 's'}, {env['instruction_set']}; PyTorch {env['torch']}, "
-        f"onnxruntime-training {env['onnxruntime_training']}, onnxruntime {env['onnxruntime']}; {env['date']}"
+        f"{env['processor']}, {threads} thread{plural}, {env['instruction_set']}; PyTorch {env['torch']}, "
+        f"onnxruntime-training {env['onnxruntime_training']}, onnxruntime {env['onnxruntime']}; "
+        f"{env['date']}"
     )
     style = (
         "text{font:12px system-ui,sans-serif;fill:#57606a}.dim{font-size:11px}.title{font-size:14px;font-weight:600}"
