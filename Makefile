@@ -7,10 +7,11 @@ BUILD  := scikit-build-core nanobind ninja cmake
 NATIVE := $(shell find native -type f \( -name '*.cpp' -o -name '*.h' -o -name '*.inc' \))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench goldens versions wheels docs format lint clean
+.PHONY: help demo tour test check bench goldens versions wheels docs format lint clean
 
 help:
-	@echo "make demo      run every kernel in both hosts and compare it with its reference"
+	@echo "make demo      train a small network on handwritten digits, from one ONNX file to another"
+	@echo "make tour      run every kernel in both hosts and compare it with its reference"
 	@echo "make test      run the tests"
 	@echo "make check     sanitizers, every instruction set, property tests, comparisons with PyTorch (slow)"
 	@echo "make bench     compare speed with PyTorch and onnxruntime-training 1.19.2"
@@ -40,6 +41,9 @@ $(VENV)/ready: $(VENV)/tools pyproject.toml CMakeLists.txt $(NATIVE)
 # ---- what people run
 
 demo: $(VENV)/ready
+	@$(VENV)/bin/onnxgrad demo $(DEMO)
+
+tour: $(VENV)/ready
 	@$(RUN) tests/tour.py
 
 test: $(VENV)/ready

@@ -30,7 +30,7 @@ class Net:
     def __call__(self, op: str, *inputs: str, outputs: int = 1, **attributes) -> str:
         names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))
-        return names[-1] if op == "LSTM" else names[0]
+        return names[1] if op == "LSTM" else names[0]
 
     def weight(self, name: str, *shape: int, fan: int | None = None) -> str:
         fan = fan or int(np.prod(shape[1:]))
@@ -109,7 +109,7 @@ def resnet() -> Workload:
 def lstm() -> Workload:
     net, steps, batch, size, hidden = Net(3), 64, 32, 128, 256
     w, r = net.weight("W", 1, 4 * hidden, size), net.weight("R", 1, 4 * hidden, hidden)
-    h = net("LSTM", "x", w, r, net.fill("B", 0, 1, 8 * hidden), outputs=2, hidden_size=hidden)
+    h = net("LSTM", "x", w, r, net.fill("B", 0, 1, 8 * hidden), outputs=3, hidden_size=hidden)
     h = net("Squeeze", h, net.constant("axis", [0]))
     h = net("Gemm", h, net.weight("w", 10, hidden), net.fill("b", 0, 10), transB=1)
     model = net.model([("x", FLOAT, [steps, "N", size])], ("logits", FLOAT, ["N", 10]), h)
@@ -134,9 +134,9 @@ def transformer() -> Workload:
         )
 
     def norm(h, name):
-        return net(
-            "LayerNormalization", h, net.fill(f"{name}/g", 1, d), net.fill(f"{name}/s", 0, d)
-        )
+        # all outputs, though one is used: the old package cannot differentiate it otherwise
+        scale, shift = net.fill(f"{name}/g", 1, d), net.fill(f"{name}/s", 0, d)
+        return net("LayerNormalization", h, scale, shift, outputs=3)
 
     for i in range(4):
         q, k, v = (net("Reshape", linear(h, f"{i}{n}", d, d), split) for n in "qkv")

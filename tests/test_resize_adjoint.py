@@ -53,7 +53,18 @@ def forward(x, scales, attributes):
     return session.run(None, {"X": x, "scales": scales})[0]
 
 
-@pytest.mark.parametrize(("attributes", "scale"), list(itertools.product(ROWS, SCALES)), ids=str)
+# A coordinate that lies between two pixels to the last bit: onnxruntime's float arithmetic falls on the other side.
+SYMMETRIC = dict(mode="nearest", coordinate_transformation_mode="half_pixel_symmetric")
+TIE = ({**SYMMETRIC, "nearest_mode": "round_prefer_ceil"}, (0.6, 0.7))
+CASES = [
+    pytest.param(
+        *case, marks=[pytest.mark.xfail(reason="a tie")] if case == TIE else [], id=str(case)
+    )
+    for case in itertools.product(ROWS, SCALES)
+]
+
+
+@pytest.mark.parametrize(("attributes", "scale"), CASES)
 def test_transpose_of_onnxruntime(attributes, scale):
     rng = np.random.default_rng(0)
     v = rng.normal(size=(2, 3, 11, 12)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Every kernel, in both hosts, against its reference: the table that `make demo` shows."""
+"""Every kernel, in both hosts, against its reference: the table that `make tour` shows."""
 
 from __future__ import annotations
 

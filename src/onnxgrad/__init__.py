@@ -1,10 +1,10 @@
 """Train ONNX models on the ONNX Runtime you already have.
 
-    onnxgrad.kernels            gradient kernels on NumPy arrays
-    onnxgrad.register, session  the same kernels as operators in ONNX Runtime
-    onnxgrad.grad, vjp          the gradient of a model, as a model
-    onnxgrad.rule               a gradient rule of your own
-    onnxgrad.Trainer            training: fit, evaluate, predict, save
+onnxgrad.kernels            gradient kernels on NumPy arrays
+onnxgrad.register, session  the same kernels as operators in ONNX Runtime
+onnxgrad.grad, vjp          the gradient of a model, as a model
+onnxgrad.rule               a gradient rule of your own
+onnxgrad.Trainer            training: fit, evaluate, predict, save
 """
 
 from __future__ import annotations

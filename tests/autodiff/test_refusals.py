@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnxgrad.autodiff import GradientError, grad, no_gradient, rule, unsupported, vjp
+from onnxgrad.autodiff import GradientError, fused, grad, no_gradient, rule, unsupported, vjp
 from onnxgrad.autodiff.coverage import coverage
-from onnxgrad.autodiff.rule import REFUSED, STANDARD
+from onnxgrad.autodiff.rule import FUSED, REFUSED, STANDARD
 
 
 def net(body, outputs="float[N] y", opset=17, imports=""):
@@ -95,7 +95,7 @@ def test_users_can_refuse_and_allow():
         (lambda: rule("Neg", X=lambda op, X: X), "the rule for Neg uses none of dY"),
         (lambda: rule("Elu", X=lambda op, dY, *, beta: dY),
          "the rule for Elu names the attribute 'beta', expected one of alpha, "
-         "or attrs, need, node, forward, captured"),
+         "or attrs, need, node, forward, captured, inside"),
         (lambda: rule("Nonsense", X=lambda op, dY: dY),
          "ONNX has no operator 'Nonsense'; give its inputs='...' and outputs='...'"),
         (lambda: no_gradient("Nonsense", because=""), "ONNX has no operator 'Nonsense'"),
@@ -147,16 +147,18 @@ def test_wrong_calls(call, text):
     assert str(error.value) == text
 
 
-def test_kernels_are_for_float_and_double():
-    model = onnx.parser.parse_model("""
-        <ir_version: 8, opset_import: ["" : 17]>
-        net (float16[S, N, 3] x, float16[1, 15, 3] w, float16[1, 15, 5] r)
-        => (float16[S, D, N, 5] y)
-        { y = GRU <hidden_size = 5> (x, w, r) }""")
-    with pytest.raises(GradientError, match=r"\(GRU\): has a gradient for float and double only"):
-        vjp(model, wrt=["w"])
-    with pytest.raises(GradientError, match=r"by onnxgrad's own operators only\n    use ops="):
-        vjp(model, wrt=["w"], ops="standard")
+def test_an_operator_of_our_own_is_for_float_and_double():
+    fused("Mine", domain="mine", inputs="X", outputs="Y", X=lambda op, dY: op.ReluGrad(dY, dY))
+    text = """
+        <ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
+        net (float16[N] x) => (float16[N] y) { y = mine.Mine(x) }"""
+    try:
+        with pytest.raises(GradientError, match="has a gradient for float and double only"):
+            vjp(onnx.parser.parse_model(text), wrt=["x"])
+        with pytest.raises(GradientError, match=r"by onnxgrad's own operators only\n    use ops="):
+            vjp(onnx.parser.parse_model(text), wrt=["x"], ops="standard")
+    finally:
+        FUSED.pop(("mine", "Mine"))
 
 
 def test_a_rule_that_fails_is_named():

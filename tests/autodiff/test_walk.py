@@ -317,3 +317,27 @@ def test_constants_have_the_type_of_the_model(dtype):
 def test_examples_run(module):
     failed, _ = doctest.testmod(importlib.import_module(f"onnxgrad.{module}"))
     assert not failed
+
+
+def test_an_input_without_a_gradient_is_not_trainable():
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    net (float[1, 1, 2, 2] x) => (float[1, 1, 4, 4] y)
+    <float[4] scales = {1, 1, 2, 2}, float[1] w = {3}>
+    { h = Mul(x, w)  y = Resize <mode = "nearest"> (h, , scales) }
+    """
+    assert names(vjp(parse(text)))[1] == ["y", "w_grad"]
+
+
+def test_a_size_of_minus_one_is_unknown():
+    """As Paddle writes it; taken for a number it would turn the sign of a mean's gradient."""
+    model = parse("""
+    <ir_version: 8, opset_import: ["" : 17]>
+    net (float[1, 2, 1, 5] x) => (float[1, 2, 1, 1] y) { h = Relu(x)  y = GlobalAveragePool(h) }
+    """)
+    for info in (model.graph.input[0], model.graph.output[0]):
+        for i in (0, 3):
+            info.type.tensor_type.shape.dim[i].dim_value = -1
+    g = vjp(model, wrt=["x"], ops="standard")
+    out = run(g, x=np.ones((1, 2, 1, 5)), y_grad=np.ones((1, 2, 1, 1)))
+    np.testing.assert_allclose(out["x_grad"], 0.2)

@@ -10,7 +10,6 @@ from onnx import TensorProto, helper
 from train import problems
 
 from onnxgrad import Trainer
-from onnxgrad.contracts import contracts
 from onnxgrad.train import losses, optimizers, schedules
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "train"
@@ -150,8 +149,6 @@ def test_losses_and_gradients_equal_torch(title):
 
 @pytest.mark.parametrize("name", problems.PROBLEMS)
 def test_loss_curves_equal_torch_over_50_steps(name):
-    if name == "lstm" and "LSTMGrad" not in contracts():
-        pytest.skip("this build of the library has no LSTMGrad")
     problem = problems.PROBLEMS[name]()
     trainer = Trainer(
         problem.model(), loss="cross_entropy", optimizer=problem.optimizer, lr=problem.lr

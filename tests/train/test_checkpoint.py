@@ -120,9 +120,9 @@ def test_killed_at_a_random_moment(kill, tmp_path, uninterrupted):
     if not result.exists():
         resumed = child(tmp_path, result, "resume")
         assert resumed.wait() == 0, resumed.stderr.read().decode()
+        assert not list(tmp_path.glob(".unfinished*"))
     assert result.read_bytes() == uninterrupted[0]
     assert (tmp_path / "results.csv").read_text() == uninterrupted[2]
-    assert not list(tmp_path.glob(".unfinished*"))
 
 
 def test_ctrl_c_saves_a_checkpoint(tmp_path, uninterrupted):

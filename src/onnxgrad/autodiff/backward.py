@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxgrad.autodiff.plan import Plan, Problem, captured, choose, names_of
+from onnxgrad.autodiff.plan import QUANTISED, Plan, Problem, choose, names_of
 from onnxgrad.autodiff.rule import Formula, Need, NoGradient, Rule
 from onnxgrad.graph import Builder, ShapeUnknown, Signature
+from onnxgrad.graph.bodies import captured
 
 
 class Walk:
@@ -52,10 +53,33 @@ class Walk:
                     instead = "check the node with onnx.checker, or the rule when it is your own"
                     self.plan.problems.append(Problem(node, because, instead, error))
 
+    def inside(
+        self, body: ir.Graph, cotangents: list[ir.Value | None], wrt: list[ir.Value]
+    ) -> tuple[list[ir.Node], list[ir.Value]]:
+        """Differentiate the body of an If; return its backward nodes and the gradients of `wrt`.
+
+        The nodes may read values of the body, which is left as it is.
+        """
+        plan = self.plan.bodies.get(body, Plan())
+        inner = Walk(self.op.inside(body), plan, self.ops)
+        for value, cotangent in zip(body.outputs, cotangents, strict=True):
+            if value in plan.active and cotangent is not None:
+                # Of an unknown shape: each branch has its own, which the other must not see.
+                own = inner.op.copy(cotangent) if cotangent.shape is None else cotangent
+                inner.add(value, own)
+        inner.run()
+        gradients = []
+        for value in wrt:
+            gradient = inner.cotangent(value)
+            gradient = inner.op.full_like(value, 0) if gradient is None else gradient
+            gradients.append(inner.op.copy(gradient))  # a result is a node's own, inside its body
+            _stamp(gradients[-1], value)
+        return inner.op.finish_body(gradients), gradients
+
     def _visit(self, node: ir.Node, cotangents: list[ir.Value | None]) -> None:
         opset_of = self.op.model.opset_imports
         for rule in choose(node, opset_of, self.ops):
-            call = Call(self.op, node, rule, names_of(node, opset_of, rule), cotangents, self.plan)
+            call = Call(self, node, rule, names_of(node, opset_of, rule), cotangents)
             gradients = call.gradients()
             if gradients is not NotImplemented:
                 for value, gradient in gradients:
@@ -72,15 +96,14 @@ class Call:
 
     def __init__(
         self,
-        op: Builder,
+        walk: Walk,
         node: ir.Node,
         rule: Rule,
         names: Signature,
         cotangents: list[ir.Value | None],
-        plan: Plan,
     ):
-        self.op, self.node, self.rule, self.names = op, node, rule, names
-        self.cotangents, self.active = cotangents, plan.active
+        self.walk, self.op, self.node, self.rule, self.names = walk, walk.op, node, rule, names
+        self.cotangents, self.active = cotangents, walk.plan.active
         self.wanted: dict[str, list[ir.Value | None]] = {}
         for name in rule.wrt:
             values = _pick(node.inputs, names.inputs, name, names)
@@ -128,7 +151,8 @@ class Call:
             if gradient.shape is None:
                 _stamp(gradient, whole)
             gradient = self.op.sum_to(gradient, value)
-        if value.dtype is not None and gradient.dtype is not None:
+        floats = value.dtype is not None and value.dtype not in QUANTISED
+        if floats and gradient.dtype is not None:
             gradient = self.op.Cast(gradient, to=value.dtype)
         _stamp(gradient, value)
         return gradient
@@ -160,7 +184,8 @@ class Call:
             if value.name is None:
                 value.name = ""
             if i == index:
-                value.name = self.op.fresh(f"{self.node.outputs[0].name}/{name}")
+                stem = next((v.name for v in self.node.outputs if v.name), self.node.op_type)
+                value.name = self.op.fresh(f"{stem}/{name}")
                 value.dtype = _only_type(self.node, self.op.model.opset_imports, index)
         return self.node.outputs[index]
 
@@ -175,6 +200,8 @@ class Call:
             return {k: a.value for k, a in self.node.attributes.items()}
         if name == "captured":
             return [v for v in captured(self.node) if v in self.active]
+        if name == "inside":
+            return self.walk.inside
         value = self._attribute(name)
         return default if value is None and default is not inspect.Parameter.empty else value
 
@@ -217,6 +244,14 @@ def _stamp(gradient: ir.Value, value: ir.Value) -> None:
         gradient.dtype = value.dtype
 
 
+def _same_type(schema, node: ir.Node, kind: str) -> ir.DataType | None:
+    """Return the type of another value of the node that the schema gives the same type."""
+    pairs = [*zip(schema.outputs, node.outputs, strict=False)]
+    pairs += [*zip(schema.inputs, node.inputs, strict=False)]
+    known = (v.dtype for formal, v in pairs if v is not None and formal.type_str == kind)
+    return next((dtype for dtype in known if dtype is not None), None)
+
+
 def _only_type(node: ir.Node, opset_of: dict[str, int], index: int) -> ir.DataType | None:
     """Return the type of an output where its schema allows one type only (indices, masks)."""
     schema = onnx.defs.get_schema(
@@ -227,5 +262,6 @@ def _only_type(node: ir.Node, opset_of: dict[str, int], index: int) -> ir.DataTy
         (c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == kind), [kind]
     )
     if len(allowed) != 1:
-        return node.outputs[0].dtype
+        plain = ir.DataType.FLOAT if "tensor(float)" in allowed else None
+        return _same_type(schema, node, kind) or plain
     return ir.DataType[allowed[0].removeprefix("tensor(").removesuffix(")").upper()]

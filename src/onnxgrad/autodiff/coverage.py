@@ -11,6 +11,7 @@ from onnxgrad.autodiff import api  # noqa: F401  (fills the registry)
 from onnxgrad.autodiff.rule import FUSED, REFUSED, STANDARD
 from onnxgrad.graph import schemas
 from onnxgrad.graph.load import FLOOR
+from onnxgrad.graph.sequences import REWRITTEN
 
 HEADER = f"""# Which operators have a gradient
 
@@ -34,6 +35,7 @@ def coverage() -> str:
         for kind, text in [
             ("rule", "with a rule"),
             ("inlined", "inlined"),
+            ("rewritten", "rewritten"),
             ("zero", "whose gradient is zero"),
             ("refused", "refused with a reason"),
             ("missing", "missing"),
@@ -44,9 +46,19 @@ def coverage() -> str:
     return "\n".join(parts)
 
 
+def states() -> dict[str, tuple[str, str, str]]:
+    """Every operator that is known, with what is known of its gradient, the inputs that get one, and "yes" if fused."""
+    keys = [key for key in schemas.known_operators() if key[0] == ""]
+    keys += [key for key in (*STANDARD, *FUSED) if key not in keys]
+    rows = (_row(*key) for key in sorted(set(keys), key=lambda k: (k[0], k[1])))
+    return {name: (state, inputs.replace("`", ""), fused) for name, state, inputs, fused in rows}
+
+
 def _row(domain: str, name: str) -> tuple[str, str, str, str]:
     rules = STANDARD.get((domain, name), []) + FUSED.get((domain, name), [])
     fused = "yes" if (domain, name) in FUSED else ""
+    if not domain and name in REWRITTEN:
+        return name, "rewritten: as tensors, for lists of a known length", "", ""
     if (domain, name) in STANDARD:
         return name, "rule", _inputs(rules), fused
     if (domain, name) in FUSED:

@@ -10,10 +10,16 @@ import onnx_ir as ir
 from onnxgrad.autodiff.inline import body
 from onnxgrad.autodiff.rule import FUSED, REFUSED, STANDARD, Refusal, Rule, find
 from onnxgrad.errors import GradientError
+from onnxgrad.graph.bodies import bodies, captured, is_branch
 from onnxgrad.graph.schemas import Signature, signature
 
 FLOATS = (
     ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16,
+)  # fmt: skip
+# Integers that stand for floats: those made by QuantizeLinear carry a cotangent in floats.
+QUANTISED = (
+    ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16, ir.DataType.INT4,
+    ir.DataType.UINT4, ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E5M2,
 )  # fmt: skip
 FUSED_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE, None)
 
@@ -33,36 +39,75 @@ class Problem:
 
 @dataclass
 class Plan:
-    """The nodes to walk, in forward order, and the values that carry a gradient."""
+    """The nodes to walk, in forward order, and the values that carry a gradient.
+
+    The bodies of an If have plans of their own, which share all but the nodes with this one.
+    """
 
     nodes: list[ir.Node] = field(default_factory=list)
     active: set[ir.Value] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     inline: list[ir.Node] = field(default_factory=list)
+    bodies: dict[ir.Graph, Plan] = field(default_factory=dict)
 
 
 def make_plan(
     model: ir.Model, outputs: Iterable[ir.Value], wrt: Iterable[ir.Value], ops: str
 ) -> Plan:
     """Find the path from `wrt` to `outputs`, and what on it has no gradient."""
-    plan = Plan(active=set(wrt))
-    opset_of = model.opset_imports
-    for node in model.graph:
-        inputs = [v for v in (*node.inputs, *captured(node)) if v in plan.active]
-        if inputs and not _stops(node, inputs, opset_of):
-            plan.active.update(v for v in node.outputs if is_float(v))
-    wanted = {v for v in outputs if v in plan.active}
-    for node in reversed(list(model.graph)):
-        if any(v in wanted for v in node.outputs):
-            before = [v for v in (*node.inputs, *captured(node)) if v in plan.active]
-            if before:
-                plan.nodes.append(node)
-                wanted.update(before)
-    plan.nodes.reverse()
-    plan.active = wanted
-    for node in plan.nodes:
-        _check(node, plan, opset_of, ops)
+    reached = set(wrt)
+    _reach(model.graph, reached, model.opset_imports)
+    plan = Plan(active={v for v in outputs if v in reached})
+    _trace(model.graph, plan, reached, model.opset_imports)
+    _check_all(plan, model.opset_imports, ops)
     return plan
+
+
+def _reach(graph: ir.Graph, reached: set[ir.Value], opset_of: dict[str, int]) -> None:
+    """Add to `reached` every float that depends on it."""
+    for node in graph:
+        inputs = [v for v in (*node.inputs, *captured(node)) if v in reached]
+        if not inputs:
+            continue
+        if is_branch(node):
+            for body in bodies(node):
+                _reach(body, reached, opset_of)
+                pairs = zip(node.outputs, body.outputs, strict=True)
+                reached.update(v for v, inner in pairs if inner in reached)
+        elif not _stops(node, inputs, opset_of):
+            quantised = node.op_type == "QuantizeLinear" or any(
+                v.dtype in QUANTISED for v in inputs
+            )
+            reached.update(
+                v for v in node.outputs if is_float(v) or (quantised and v.dtype in QUANTISED)
+            )
+
+
+def _trace(graph: ir.Graph, plan: Plan, reached: set[ir.Value], opset_of) -> None:
+    """Collect the nodes on which the active values of a graph depend, among the reached."""
+    for node in reversed(list(graph)):
+        if not any(v in plan.active for v in node.outputs):
+            continue
+        if is_branch(node):
+            for body in bodies(node):
+                pairs = zip(node.outputs, body.outputs, strict=True)
+                wanted = [inner for v, inner in pairs if v in plan.active and inner in reached]
+                plan.active.update(wanted)
+                inner = Plan([], plan.active, plan.problems, plan.inline, plan.bodies)
+                plan.bodies[body] = inner
+                _trace(body, inner, reached, opset_of)
+        before = [v for v in _through(node, opset_of) if v in reached]
+        if before:
+            plan.nodes.append(node)
+        if not is_branch(node):
+            plan.active.update(before)
+    plan.nodes.reverse()
+
+
+def _check_all(plan: Plan, opset_of: dict[str, int], ops: str) -> None:
+    for each in (plan, *plan.bodies.values()):
+        for node in each.nodes:
+            _check(node, plan, opset_of, ops)
 
 
 def refuse(plan: Plan, of: str) -> None:
@@ -90,26 +135,6 @@ def is_float(value: ir.Value) -> bool:
     return value.dtype is None or value.dtype in FLOATS
 
 
-def captured(node: ir.Node) -> list[ir.Value]:
-    """Return the outer values that the bodies of If, Loop or Scan read."""
-    bodies = _bodies(node)
-    inside: set[ir.Value] = set()
-    read: dict[ir.Value, None] = {}
-    while bodies:
-        graph = bodies.pop()
-        inside.update(graph.inputs, graph.initializers.values())
-        read.update(dict.fromkeys(graph.outputs))
-        for inner in graph:
-            inside.update(inner.outputs)
-            read.update((v, None) for v in inner.inputs if v is not None)
-            bodies.extend(_bodies(inner))
-    return [v for v in read if v not in inside]
-
-
-def _bodies(node: ir.Node) -> list[ir.Graph]:
-    return [a.value for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
-
-
 def names_of(node: ir.Node, opset_of: dict[str, int], chosen: Rule | None) -> Signature | None:
     """Return the signature by which a node's inputs are named."""
     if chosen is not None and chosen.names is not None:
@@ -135,12 +160,17 @@ def _stops(node: ir.Node, active: list[ir.Value], opset_of: dict[str, int]) -> b
     refusal = REFUSED.get((node.domain, node.op_type))
     if refusal is not None:
         return refusal.zero
+    through = set(_through(node, opset_of))
+    return not any(v in through for v in active)
+
+
+def _through(node: ir.Node, opset_of: dict[str, int]) -> list[ir.Value]:
+    """Return what a node reads, without the inputs that its rule declares `stop`."""
     rules = choose(node, opset_of, "standard") or choose(node, opset_of, "fused")
     if not rules or not rules[0].stop:
-        return False
+        return [*node.inputs, *captured(node)]
     names = names_of(node, opset_of, rules[0])
-    through = {v for i, v in enumerate(node.inputs) if names.input_name(i) not in rules[0].stop}
-    return not any(v in through for v in active)
+    return [v for i, v in enumerate(node.inputs) if names.input_name(i) not in rules[0].stop]
 
 
 def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> None:

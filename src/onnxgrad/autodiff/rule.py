@@ -16,6 +16,7 @@ attributes (with the schema's default when a node does not set them), or one of
     forward an optional output that the node may leave out, when asked: `forward("mask")`
     captured  for operators with bodies: the outer values whose gradient is wanted; the formula
             returns a dict that may have them as keys
+    inside  for operators with bodies: `inside(body, cotangents, wrt)` differentiates one
 
 Every name is checked against the schemas when the rule is written, so a misspelt one fails at
 import. An absent optional input and a zero cotangent are None. A name that stands for many values
@@ -35,7 +36,7 @@ from onnxgrad.graph import schemas
 from onnxgrad.graph.load import FLOOR
 from onnxgrad.graph.schemas import Signature
 
-_SPECIAL = ("attrs", "need", "node", "forward", "captured")
+_SPECIAL = ("attrs", "need", "node", "forward", "captured", "inside")
 
 
 class NoGradient(Exception):

@@ -6,11 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from onnxgrad.cli import check, grad, inspect, ops
-from onnxgrad.cli.exit_codes import NOT_TRAINABLE, OK, USAGE
-from onnxgrad.errors import GradientError, OnnxGradError
+from onnxgrad.cli import check, demo, evaluate, grad, inspect, ops, predict, train
+from onnxgrad.cli.exit_codes import DIVERGED, NOT_TRAINABLE, OK, USAGE
+from onnxgrad.errors import DivergedError, GradientError, OnnxGradError
 
-COMMANDS = (inspect, check, grad, ops)
+COMMANDS = (train, evaluate, predict, inspect, check, grad, ops, demo)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.run(options)
     except GradientError as error:
         return _say(error, NOT_TRAINABLE)
+    except DivergedError as error:
+        return _say(error, DIVERGED)
     except (OnnxGradError, OSError, ValueError) as error:
         if isinstance(
             error, BrokenPipeError

@@ -1,4 +1,4 @@
-"""`onnxgrad ops [NAME]`: the operators, or one of them with formula, shapes and accuracy."""
+"""`onnxgrad ops [NAME]`: our operators, and what is known of the gradient of every operator; or one of them in full."""
 
 from __future__ import annotations
 
@@ -25,11 +25,45 @@ def run(options: argparse.Namespace) -> int:
     if options.name is None:
         console.print(overview())
         console.print(
-            f"{len(contracts())} operators of domain com.microsoft, opset 1, float32 and float64."
+            f"{len(contracts())} kernels: operators of domain com.microsoft, opset 1, float32 and float64.\n"
         )
+        console.print(gradients())
+        return 0
+    state = gradient_states().get(options.name)
+    if state is not None and options.name not in contracts():
+        show_state(options.name, state, console)
     else:
         show(find(options.name), console)
     return 0
+
+
+def gradient_states() -> dict[str, tuple[str, str, str]]:
+    from onnxgrad.autodiff.coverage import states
+
+    return states()
+
+
+def gradients() -> Table:
+    """The operators of ONNX and ONNX Runtime by the state of their gradient, as in docs/coverage.md."""
+    groups: dict[str, list[str]] = {}
+    for name, (state, _, fused) in gradient_states().items():
+        kind = state.split(":")[0]
+        groups.setdefault("rule and kernel" if fused else kind, []).append(name)
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for kind in ("rule and kernel", "rule", "inlined", "rewritten", "zero", "refused", "missing"):
+        if kind in groups:
+            table.add_row(f"[bold]{kind}[/bold]", str(len(groups[kind])), " ".join(groups[kind]))
+    return table
+
+
+def show_state(name: str, state: tuple[str, str, str], console: Console) -> None:
+    """What is known of the gradient of one operator."""
+    text, inputs, fused = state
+    console.print(f"[bold]{name}[/bold]  gradient: {text}", markup=True)
+    if inputs:
+        console.print(f"inputs with a gradient: {inputs}")
+    if fused:
+        console.print('with a kernel of ours (ops="fused")')
 
 
 def find(name: str) -> Contract:
@@ -37,7 +71,7 @@ def find(name: str) -> Contract:
     by_name = {**contracts(), **{c.python_name: c for c in contracts().values()}}
     if name in by_name:
         return by_name[name]
-    near = difflib.get_close_matches(name, by_name, n=1)
+    near = difflib.get_close_matches(name, [*by_name, *gradient_states()], n=1)
     hint = f", did you mean {near[0]}?" if near else ", see `onnxgrad ops` for the list"
     raise ContractError(f"no operator is called '{name}'{hint}")
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.graph import infer, versions
+from onnxgrad.graph.bodies import captured
 from onnxgrad.graph.constants import Constants
 from onnxgrad.graph.fold import FOLD, LINEAR, fold_integers
 from onnxgrad.graph.nodes import flags_of, freeze, is_mask, is_typed, names, take_over
@@ -40,17 +41,28 @@ class Builder(Shapes):
 
         `prefix` begins the names of new nodes.
         """
-        self._evaluated = Constants(set(variables))
-        self.model, self.graph = model, model.graph
+        self._evaluated, self._prefix = Constants(set(variables)), prefix
+        self._constants: dict[tuple, ir.Value] = {}
+        self._names = names(model.graph)
+        self._start(model, model.graph)
+
+    def _start(self, model: ir.Model, graph: ir.Graph) -> None:
+        self.model, self.graph = model, graph
         self.opset = model.opset_imports[""]
         self._made: dict[tuple, tuple[ir.Value, ...]] = {}
-        self._constants: dict[tuple, ir.Value] = {}
         self._nodes: list[ir.Node] = []
         self._replaced: list[tuple[ir.Value, ir.Value]] = []
-        self._names = names(model.graph)
-        self._count, self._prefix = 0, prefix
-        for node in model.graph:
+        self._count = 0
+        for node in graph:
             self._remember(node)
+
+    def inside(self, body: ir.Graph) -> Builder:
+        """Return a builder for the body of an If, which shares constants and names with this."""
+        inner = Builder.__new__(Builder)
+        inner._evaluated, inner._names = self._evaluated, self._names
+        inner._constants, inner._prefix = self._constants, self._prefix
+        inner._start(self.model, body)
+        return inner
 
     # ---- nodes -------------------------------------------------------------------------------
 
@@ -121,6 +133,8 @@ class Builder(Shapes):
         values[0].shape = None if shape is None else ir.Shape(shape)
         for value in values[1:]:
             value.dtype = values[0].dtype
+            if op_type == "Split":
+                value.shape = values[0].shape
         node = ir.Node(
             domain,
             op_type,
@@ -201,11 +215,32 @@ class Builder(Shapes):
 
     def finish(self, outputs: Iterable[ir.Value]) -> None:
         """Add to the graph every node and constant that `outputs` need, and nothing else."""
-        mine = set(self._nodes)
-        constants = set(self._constants.values())
+        keep, used = self._reach([*outputs, *(new for _, new in self._replaced)])
+        for value in self._constants.values():
+            if value in used:
+                self.graph.register_initializer(value)
+        self.graph.extend([n for n in self._nodes if n in keep])
+        self._drop(keep)
+        self._take_over()
+
+    def finish_body(self, outputs: Iterable[ir.Value]) -> list[ir.Node]:
+        """Return the nodes that `outputs` need, for a body of their own.
+
+        What computes forward values from now on (`instead`) becomes part of this graph.
+        """
+        forward, _ = self._reach([new for _, new in self._replaced])
+        self.graph.extend([n for n in self._nodes if n in forward])
+        self._nodes = [n for n in self._nodes if n not in forward]
+        keep, _ = self._reach(list(outputs))
+        self._drop(keep)
+        self._take_over()
+        return [n for n in self._nodes if n in keep]
+
+    def _reach(self, stack: list[ir.Value]) -> tuple[set[ir.Node], set[ir.Value]]:
+        """Return the nodes written here, and the constants, that values depend on."""
+        mine, constants = set(self._nodes), set(self._constants.values())
         keep: set[ir.Node] = set()
         used: set[ir.Value] = set()
-        stack = [*outputs, *(new for _, new in self._replaced)]
         while stack:
             value = stack.pop()
             if value in constants:
@@ -213,21 +248,28 @@ class Builder(Shapes):
             node = value.producer()
             if node in mine and node not in keep:
                 keep.add(node)
-                stack.extend(v for v in node.inputs if v is not None)
-        for value in self._constants.values():
-            if value in used:
-                self.graph.register_initializer(value)
-        self.graph.extend([n for n in self._nodes if n in keep])
+                stack.extend(v for v in (*node.inputs, *captured(node)) if v is not None)
+        # A body of the forward graph may read a constant, too: what `instead` put there.
+        for graph in self.model.graphs() if self.graph is self.model.graph else ():
+            used.update(v for n in graph for v in n.inputs if v in constants)
+        return keep, used
+
+    def _drop(self, keep: set[ir.Node]) -> None:
         for node in self._nodes:
             if node not in keep:  # so that forward values do not count it among their users
                 for i in range(len(node.inputs)):
                     node.replace_input_with(i, None)
-        if any(n.domain == MICROSOFT for n in keep):
+        if any(n.domain == MICROSOFT for n in self._nodes if n in keep or n.graph is not None):
             self.model.opset_imports.setdefault(MICROSOFT, 1)
+
+    def _take_over(self) -> None:
         if self._replaced:
             for forward, value in self._replaced:
                 take_over(self.graph, forward, value)
             self.graph.sort()
+        for value in (v for n in self._nodes if n.graph is not None for v in n.outputs):
+            if value.dtype is None:  # a tensor of no type cannot be written
+                value.type = None
 
     # ---- inner workings ----------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ _INT64 = {
 }
 _SAME_SHAPE = {
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cast", "CastLike", "Ceil",
-    "Clip", "Cos", "Cosh", "CumSum", "Elu", "Erf", "Exp", "Floor", "Identity", "IsInf", "IsNaN",
+    "Clip", "Cos", "Cosh", "CumSum", "Elu", "Erf", "Exp", "EyeLike", "Floor", "Identity", "IsInf",
+    "IsNaN",
     "LeakyRelu", "Log", "LogSoftmax", "Neg", "Not", "Reciprocal", "Relu", "Round",
     "ScatterElements", "ScatterND", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus",
     "Sqrt", "Tan", "Tanh", "Trilu", "ReluGrad", "SigmoidGrad", "TanhGrad", "LeakyReluGrad",
@@ -91,7 +92,7 @@ def _dtype(op_type: str, given: list[ir.Value], attributes: dict[str, Any]) -> i
         return attributes["value"].dtype if "value" in attributes else ir.DataType.FLOAT
     if op_type in ("Where", "CastLike"):
         return given[1].dtype
-    if op_type == "OneHot":
+    if op_type in ("OneHot", "GatherGrad", "GatherNDGrad"):
         return given[2].dtype
     return given[0].dtype if given else None
 
@@ -123,6 +124,9 @@ def _shape(op_type: str, given: list[ir.Value], attributes: dict[str, Any]) -> D
     if op_type == "Gather" and None not in shapes:
         axis = attributes.get("axis", 0) % len(shapes[0])
         return shapes[0][:axis] + shapes[1] + shapes[0][axis + 1 :]
+    if op_type == "Split" and shapes[0] is not None:
+        axis = attributes.get("axis", 0) % len(shapes[0])
+        return tuple(None if i == axis else d for i, d in enumerate(shapes[0]))
     if op_type in ("Pad", "Slice", "Conv", "ConvTranspose", "Tile"):
         # The rank is enough. Weights have that of the data.
         known = [s for s in shapes[: 2 if "Conv" in op_type else 1] if s is not None]

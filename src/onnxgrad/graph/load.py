@@ -12,8 +12,10 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
+from onnxgrad.graph import bodies, sequences
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
+from onnxgrad.graph.layout import time_first
 from onnxgrad.graph.schemas import signature
 
 # The builder emits ScatterElements(reduction="add"), which is as old as this opset.
@@ -37,7 +39,13 @@ def load(model: Any) -> ir.Model:
     except ValueError as error:
         raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
     copy = _raise_opset(copy)
-    infer(copy)
+    _forget_negative_sizes(copy)
+    time_first(copy)
+    bodies.prepare(copy)
+    _infer_outputs(copy)
+    if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
+        infer(copy)
+        sequences.resolve(copy)  # lists that another list, or a branch, was hiding
     return copy
 
 
@@ -56,10 +64,38 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
         raise ValueError(f"the model is malformed: {_root(error)}") from error
 
 
+def _forget_negative_sizes(model: ir.Model) -> None:
+    """Some exporters write -1 for a size that only the run knows; a size is never negative."""
+    for graph in model.graphs():
+        values = [*graph.inputs, *graph.outputs, *(v for node in graph for v in node.outputs)]
+        for value in values:
+            shape = value.shape
+            if shape is not None and any(isinstance(d, int) and d < 0 for d in shape):
+                known = [None if isinstance(d, int) and d < 0 else d for d in shape]
+                value.shape = ir.Shape(known)
+
+
+def _infer_outputs(model: ir.Model) -> None:
+    """Infer shapes, and correct outputs that are declared with a rank that they do not have.
+
+    onnxruntime only warns of those; a cotangent input of the wrong rank it would refuse.
+    """
+    outputs = [v for graph in model.graphs() for v in graph.outputs]
+    declared = {v: v.shape for v in outputs if v.producer() is not None}
+    for value in declared:
+        value.shape = None
+    bodies.forget_shapes(model)
+    infer(model)
+    for value, shape in declared.items():
+        if value.shape is None or (shape is not None and len(shape) == len(value.shape)):
+            value.shape = shape
+
+
 def infer(model: ir.Model) -> None:
     """Fill in the types and shapes that can be told, and fold the integers they tell."""
     _infer_shapes(model)
-    if _fold_integers(model) | _complete(model):
+    changed = [_fold_integers(model.graph, graph) | _complete(graph) for graph in model.graphs()]
+    if any(changed):
         _infer_shapes(model)
 
 
@@ -76,10 +112,10 @@ def _infer_shapes(model: ir.Model) -> None:
             value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape)
 
 
-def _complete(model: ir.Model) -> bool:
+def _complete(graph: ir.Graph) -> bool:
     """Add the ranks that ONNX leaves open and we can tell, such as that of a convolution."""
     found = False
-    for node in model.graph:
+    for node in graph:
         value = node.outputs[0] if node.outputs and not node.domain else None
         if value is None or value.shape is not None:
             continue
@@ -94,13 +130,13 @@ def _complete(model: ir.Model) -> bool:
     return found
 
 
-def _fold_integers(model: ir.Model) -> bool:
+def _fold_integers(main: ir.Graph, graph: ir.Graph) -> bool:
     """Write integer chains that do not depend on the run as constants; say whether any changed.
 
     Inference cannot see through all of them (torch.onnx computes axes by Mod and Slice), and
     then loses the rank of what they reshape.
     """
-    graph, constants, folded = model.graph, Constants(()), []
+    constants, folded = Constants(()), []
     for node in graph:
         if node.op_type not in TABLE or node.domain or len(node.outputs) != 1:
             continue
@@ -114,20 +150,20 @@ def _fold_integers(model: ir.Model) -> bool:
         new = ir.Value(name=f"{value.name}/folded", const_value=ir.tensor(array.astype(np.int64)))
         new.dtype, new.shape = ir.DataType.INT64, ir.Shape(array.shape)
         new.const_value.name = new.name
-        graph.register_initializer(new)
+        main.register_initializer(new)
         ir.convenience.replace_all_uses_with(value, new)
-    _remove_unused(graph, [value.producer() for value, _ in folded])
+    _remove_unused([value.producer() for value, _ in folded])
     return bool(folded)
 
 
-def _remove_unused(graph: ir.Graph, nodes: list[ir.Node]) -> None:
+def _remove_unused(nodes: list[ir.Node]) -> None:
     """Remove nodes that nothing uses any more, and what only they used. The rest stays."""
     while nodes:
         node = nodes.pop()
         if node.graph is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
             continue
         nodes.extend(v.producer() for v in node.inputs if v is not None and v.producer())
-        graph.remove(node, safe=True)
+        node.graph.remove(node, safe=True)
 
 
 def _copy(model: Any) -> ir.Model:
@@ -163,8 +199,8 @@ def _root(error: BaseException) -> BaseException:
 def _check_graph(model: ir.Model) -> None:
     """Every value that a node reads is an input, an initializer or made by a node."""
     graph = model.graph
-    inputs = set(graph.inputs)
-    for node in graph:
+    inputs = {v for each in model.graphs() for v in each.inputs}
+    for node in ir.traversal.RecursiveGraphIterator(graph):
         _check_node(node, model.opset_imports.get(node.domain))
         for value in node.inputs:
             known = (
@@ -213,4 +249,15 @@ def _raise_opset(model: ir.Model) -> ir.Model:
         raise ValueError(
             f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"
         ) from error
-    return ir.from_proto(converted)
+    result = ir.from_proto(converted)
+    if opset < 11:
+        for node in ir.traversal.RecursiveGraphIterator(result.graph):
+            _keep_old_coordinates(node)
+    return result
+
+
+def _keep_old_coordinates(node: ir.Node) -> None:
+    """Before 11 Resize and Upsample read at x / scale, rounded down; the converter forgets it."""
+    if node.op_type == "Resize" and "coordinate_transformation_mode" not in node.attributes:
+        node.attributes.add(ir.AttrString("coordinate_transformation_mode", "asymmetric"))
+        node.attributes.add(ir.AttrString("nearest_mode", "floor"))

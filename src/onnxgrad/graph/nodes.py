@@ -16,7 +16,7 @@ def take_over(graph: ir.Graph, forward: ir.Value, value: ir.Value) -> None:
     value.name, value.shape, value.type = name, shape, kind
     node = forward.producer()
     if node.graph is not None and not any(v.uses() or v.is_graph_output() for v in node.outputs):
-        graph.remove(node, safe=True)
+        node.graph.remove(node, safe=True)
 
 
 def make_input(graph: ir.Graph, value: ir.Value) -> None:

@@ -154,6 +154,9 @@ class Checkpoint(Callback):
         self.best = Best(monitor, mode) if monitor else None
         self.last: Path | None = None
 
+    def on_fit_begin(self, loop: Loop) -> None:
+        checkpoint.remove_unfinished(self.folder)
+
     def on_step_end(self, loop: Loop, logs: dict[str, float]) -> None:
         # Only where gradients were applied: a checkpoint holds no half-summed ones.
         step = loop.trainer.steps

@@ -23,6 +23,8 @@ def session_options(threads: int | None) -> onnxruntime.SessionOptions:
         options.intra_op_num_threads = threads
     # Waiting threads sleep: a spinning one takes the core that the optimizer, or another process, needs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # A pattern plans one block for a whole run, beside what the first run took: a third more memory, no time.
+    options.enable_mem_pattern = False
     options.log_severity_level = 3  # warnings are about shapes that a training graph reuses
     return options
 

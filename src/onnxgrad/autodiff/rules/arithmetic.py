@@ -5,6 +5,7 @@ import math
 from onnxgrad.autodiff.rule import rule
 
 rule("Identity", input=lambda op, doutput: doutput)
+rule("OptionalGetElement", input=lambda op, doutput: doutput)
 rule("Cast", input=lambda op, doutput: doutput)
 rule("CastLike", input=lambda op, doutput: doutput, stop="target_type")
 

@@ -6,7 +6,7 @@ from onnxgrad.autodiff.rule import NoGradient, fused, rule
 from onnxgrad.autodiff.rules._move import spread_along
 from onnxgrad.autodiff.rules.activation import fast_gelu_grad, gelu_grad, swish_grad
 from onnxgrad.autodiff.rules.conv import conv
-from onnxgrad.autodiff.rules.matmul import gemm_gradients, product_gradients, transposed
+from onnxgrad.autodiff.rules.matmul import gemm_gradients, product_gradients
 from onnxgrad.autodiff.rules.normalization import layer_gradient, rms_gradient
 
 _rule = functools.partial(rule, domain="com.microsoft")
@@ -63,36 +63,52 @@ def fast_gelu_fused(op, X, bias, dY):
 def fused_matmul(
     op, A, B, dY, *, need, alpha=1.0, transA=0, transB=0, transBatchA=0, transBatchB=0
 ):
-    """Y = alpha·A'·B', where ' swaps the last two axes when its flag is set."""
-    if transBatchA or transBatchB:
-        raise NoGradient(
-            "swaps batch axes (transBatchA, transBatchB)",
-            "turn off onnxruntime's optimisations when saving the model",
-        )
-    A1 = transposed(op, A, op.rank(A)) if transA else A
-    B1 = transposed(op, B, op.rank(B)) if transB else B
+    """Y = alpha·A'·B', where ' swaps the last two axes when its flag is set.
+
+    transBatch first moves the first axis behind the other batch axes.
+    """
+    A1, undo_a = _arranged(op, A, transA, transBatchA)
+    B1, undo_b = _arranged(op, B, transB, transBatchB)
     dA, dB = product_gradients(op, A1, B1, op.Mul(dY, float(alpha)), need)
-    dA = transposed(op, dA, op.rank(A)) if transA and dA is not None else dA
-    dB = transposed(op, dB, op.rank(B)) if transB and dB is not None else dB
-    return dA, dB
+    return None if dA is None else undo_a(dA), None if dB is None else undo_b(dB)
+
+
+def _arranged(op, x, swap, batch):
+    """A factor as it enters the product, and how its gradient goes back."""
+    rank = op.rank(x)
+    order = list(range(rank))
+    if batch:
+        order = [*order[1:-1], 0, order[-1]]
+    if swap and rank > 1:
+        order[-2:] = order[:-3:-1]
+    back = [order.index(i) for i in range(rank)]
+    return op.Transpose(x, perm=order), lambda d: op.Transpose(d, perm=back)
 
 
 def _activation_slope(op, Y, dY, activation, params):
-    """The gradient before a fused activation, from its output, which is what the node has.
-
-    Relu, LeakyRelu, Sigmoid, Tanh and Clip can be told from Y; others cannot.
-    """
-    alpha = params[0] if params else 0.01
+    """The gradient before a fused activation, from its output, which is what the node has."""
+    alpha = float(params[0]) if params else 0.01
     if activation in (None, ""):
         return dY
     if activation == "Relu":
         return op.Where(op.Greater(Y, 0.0), dY, 0.0)
     if activation == "LeakyRelu" and alpha > 0:
-        return op.Where(op.Greater(Y, 0.0), dY, op.Mul(dY, float(alpha)))
+        return op.Where(op.Greater(Y, 0.0), dY, op.Mul(dY, alpha))
     if activation == "Sigmoid":
         return op.Mul(dY, op.Mul(Y, op.Sub(1.0, Y)))
     if activation == "Tanh":
         return op.Mul(dY, op.Sub(1.0, op.Mul(Y, Y)))
+    if activation == "Elu":  # alpha·(e^x - 1) below zero: the slope is Y + alpha
+        alpha = float(params[0]) if params else 1.0
+        return op.Where(op.Greater(Y, 0.0), dY, op.Mul(dY, op.Add(Y, alpha)))
+    if activation == "Softplus":  # log(1 + e^x): the slope is 1 - e^-Y
+        return op.Mul(dY, op.Sub(1.0, op.Exp(op.Neg(Y))))
+    if activation == "Softsign":  # x/(1 + |x|): the slope is (1 - |Y|)²
+        rest = op.Sub(1.0, op.Abs(Y))
+        return op.Mul(dY, op.Mul(rest, rest))
+    if activation == "HardSigmoid":
+        inside = op.And(op.Greater(Y, 0.0), op.Less(Y, 1.0))
+        return op.Where(inside, op.Mul(dY, float(params[0]) if params else 0.2), 0.0)
     if activation == "Clip":
         inside = op.And(op.Greater(Y, float(params[0])), op.Less(Y, float(params[1])))
         return op.Where(inside, dY, 0.0)

@@ -1,6 +1,10 @@
 """Convolutions, as ONNX Conv and ConvTranspose have them, in any number of dimensions."""
 
-from onnxgrad.autodiff.rule import fused, rule
+import math
+
+import numpy as np
+
+from onnxgrad.autodiff.rule import NoGradient, fused, rule
 from onnxgrad.autodiff.rules._window import (
     kernel_shape,
     known_padding,
@@ -108,3 +112,20 @@ def _transposed_window(op, X, Y, W, attrs):
         share_padding(op, w, op.Sub(full, op.dim(Y, axis)), upper=auto == "SAME_UPPER")
     w.explicit = known_padding(op, w)
     return w
+
+
+@rule("Col2Im", wrt="input")
+def col2im(op, input, image_shape, block_shape, doutput, *, dilations, pads, strides):
+    """Col2Im adds columns into an image; its adjoint reads them out again.
+
+    That is a convolution of each channel with unit kernels, one per place of the block.
+    """
+    known = op.ints(block_shape)
+    if known is None:
+        raise NoGradient("has a block shape that only the run knows", "make it constant")
+    count = math.prod(known)
+    unit = op.constant(np.eye(count).reshape(count, 1, *known), op.dtype(doutput))
+    image = [op.dim(doutput, i) for i in range(2, 2 + len(known))]
+    images = op.Reshape(doutput, op.Concat([-1], [1], *image, axis=0))
+    columns = op.Conv(images, unit, dilations=dilations, pads=pads, strides=strides)
+    return op.reshape_like(columns, input)

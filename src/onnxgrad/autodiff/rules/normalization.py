@@ -193,3 +193,27 @@ def mean_variance_normalization(op, X, dY, *, axes):
     deviation = op.Sqrt(_mean(op, op.Mul(centred, centred), list(axes)))
     r = op.Reciprocal(op.Add(deviation, 1e-9))
     return _centred_gradient(op, dY, op.Mul(centred, r), r, list(axes))
+
+
+@rule("LRN", wrt="X")
+def local_response_normalization(op, X, Y, dY, *, alpha, beta, bias, size):
+    """With S = bias + alpha/size·Σ X² over a window of channels, Y = X·S^-beta:
+
+    dX = dY·S^-beta - 2·alpha·beta/size · X · Σ dY·Y/S over the windows that X is in.
+    """
+    before, after = (size - 1) // 2, size // 2
+    total = op.Mul(_channel_sum(op, op.Mul(X, X), before, after), alpha / size)
+    S = op.Add(total, bias)
+    own = op.Mul(dY, op.Pow(S, -beta))
+    others = _channel_sum(op, op.Div(op.Mul(dY, Y), S), after, before)
+    return op.Sub(own, op.Mul(op.Mul(X, others), 2 * alpha * beta / size))
+
+
+def _channel_sum(op, x, before, after):
+    """The sum over `before` channels before and `after` channels after each, and itself."""
+    wide = op.Pad(x, [before, after], None, [1])
+    size = op.dim(x, 1)
+    parts = [op.Slice(wide, [k], op.Add(size, [k]), [1]) for k in range(before + after + 1)]
+    total = op.Sum(*parts)
+    total.shape = x.shape
+    return total

@@ -39,6 +39,11 @@ unsupported(
     instead="unroll it when the model is exported, or leave the parameters before it out of wrt",
 )  # fmt: skip
 unsupported(
+    "DeformConv", "MaxRoiPool", "STFT", "TensorScatter", "Optional",
+    because="has no gradient in onnxgrad",
+    instead="leave the parameters before it out of wrt, or write a rule with onnxgrad.rule",
+)  # fmt: skip
+unsupported(
     "ImageDecoder",
     because="decodes bytes, which have no derivative",
     instead="decode the image before the model",

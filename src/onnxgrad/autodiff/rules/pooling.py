@@ -81,3 +81,39 @@ def window_count(op, X, Y, w, kernel, attrs, like):
         along = op.Reshape(along, [-1] + [1] * (len(kernel) - 1 - i))
         count = along if count is None else op.Mul(count, along)
     return count
+
+
+def _power_slope(op, X, p):
+    """d|x|^p / p = sign(x)·|x|^(p-1)."""
+    if p == 1:
+        return op.Sign(X)
+    return X if p == 2 else op.Mul(op.Sign(X), op.Pow(op.Abs(X), float(p - 1)))
+
+
+def _norm_share(op, Y, dY, p):
+    """dY·Y^(1-p), and 0 at Y = 0, where the norm has no slope."""
+    if p == 1:
+        return dY
+    zero = op.Equal(Y, 0.0)
+    return op.Where(zero, 0.0, op.Div(dY, op.Pow(op.Where(zero, 1.0, Y), float(p - 1))))
+
+
+@rule("LpPool", wrt="X")
+def lp_pool(op, X, Y, dY, *, attrs, kernel_shape, p):
+    """Y = (Σ|x|^p)^(1/p): dX = sign(x)·|x|^(p-1) · Σ dY·Y^(1-p) over the windows x is in."""
+    w = window(op, X, Y, attrs, vectors(op, kernel_shape))
+    share = _per_channel(op, _norm_share(op, Y, dY, p), w)
+    ones = op.full([1, 1, *kernel_shape], 1, op.dtype(X))
+    spread = transposed_windows(op, share, ones, _per_channel(op, X, w), w, 1)
+    return op.Mul(op.reshape_like(spread, X), _power_slope(op, X, p))
+
+
+rule("GlobalLpPool", X=lambda op, X, Y, dY, *, p: op.Mul(
+    _power_slope(op, X, p), _norm_share(op, Y, dY, p)))  # fmt: skip
+
+
+@rule("MaxUnpool", wrt="X")
+def max_unpool(op, X, I, doutput):  # noqa: E741  (the schema's name)
+    """Read each cotangent at the place its element was put."""
+    flat = op.Gather(op.Reshape(doutput, [-1]), op.Reshape(I, [-1]), axis=0)
+    return op.reshape_like(flat, X)

@@ -112,3 +112,7 @@ def reduce_prod(op, data, y, dy, axes, noop):
 
 rule("CumSum", x=lambda op, axis, dy, *, exclusive, reverse: op.CumSum(
     dy, axis, exclusive=exclusive, reverse=1 - reverse))  # fmt: skip
+
+# Y_i = Π X_j: dX_j = Σ dY_i·Y_i / X_j over the i that X_j is a factor of; X must not be 0.
+rule("CumProd", x=lambda op, x, axis, y, dy, *, exclusive, reverse: op.Div(
+    op.CumSum(op.Mul(dy, y), axis, exclusive=exclusive, reverse=1 - reverse), x))  # fmt: skip

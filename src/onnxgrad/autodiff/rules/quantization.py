@@ -1,0 +1,84 @@
+"""Quantisation, straight through: rounding counts as the identity, saturation as a stop.
+
+With q = round(x/s) + z and y = (q - z)·s, a cotangent of the integers q is kept as floats: dy·s
+comes out of DequantizeLinear, and QuantizeLinear divides it by s where q was not saturated. For
+the scale the two give Σ dy·(q - z - x/s), and Σ dy·(q - z) where q was saturated.
+"""
+
+from onnx_ir import DataType
+
+from onnxgrad.autodiff.rule import rule
+
+_RANGE = {
+    DataType.INT8: (-128, 127), DataType.UINT8: (0, 255), DataType.INT16: (-32768, 32767),
+    DataType.UINT16: (0, 65535), DataType.INT4: (-8, 7), DataType.UINT4: (0, 15),
+}  # fmt: skip
+
+
+@rule("DequantizeLinear", wrt="x x_scale")
+def dequantize_linear(op, x, x_scale, x_zero_point, dy, *, axis=1, block_size=0, need):
+    """dq = dy·s and ds = Σ dy·(q - z), summed over all that one scale belongs to."""
+    wide = _along(op, x_scale, x, axis, block_size)
+    dx = op.Mul(dy, wide) if "x" in need else None
+    if "x_scale" not in need:
+        return dx, None
+    steps = op.Cast(x, to=op.dtype(dy))
+    if x_zero_point is not None:
+        zero = op.Cast(x_zero_point, to=op.dtype(dy))
+        steps = op.Sub(steps, _along(op, zero, x, axis, block_size))
+    return dx, _summed(op, op.Mul(dy, steps), x_scale, x, axis, block_size)
+
+
+@rule("QuantizeLinear", wrt="x y_scale")
+def quantize_linear(op, x, y_scale, y_zero_point, y, dy, *, axis=1, block_size=0, need):
+    """dx = dq/s and ds = -Σ dq·x/s², both where x/s + z is within the integers' range."""
+    scale = _along(op, y_scale, x, axis, block_size)
+    steps = op.Div(x, scale)
+    place = op.Round(steps)
+    if y_zero_point is not None:
+        zero = op.Cast(y_zero_point, to=op.dtype(x))
+        place = op.Add(place, _along(op, zero, x, axis, block_size))
+    low, high = _RANGE.get(y.dtype, (float("-inf"), float("inf")))
+    if y.dtype in _RANGE:
+        inside = op.And(op.GreaterOrEqual(place, float(low)), op.LessOrEqual(place, float(high)))
+        dy = op.Where(inside, dy, 0.0)
+    dx = op.Div(dy, scale)
+    if "y_scale" not in need:
+        return dx, None
+    return dx, _summed(op, op.Neg(op.Mul(dx, steps)), y_scale, x, axis, block_size)
+
+
+def _along(op, scale, x, axis, block_size):
+    """A scale per tensor, per slice along an axis, or per block of it, to broadcast against x."""
+    rank = op.rank(x)
+    if op.rank(scale) == 0:
+        return scale
+    axis %= rank
+    if not block_size:
+        after = list(range(1, rank - axis))
+        return op.Unsqueeze(scale, after) if after else scale
+    shape = [op.dim(scale, i) for i in range(rank)]
+    ones = op.constant([1] * axis + [1, block_size] + [1] * (rank - axis - 1))
+    repeated = op.Expand(op.Unsqueeze(scale, [axis + 1]), ones)
+    shape[axis] = op.Mul(shape[axis], [block_size])
+    whole = op.Reshape(repeated, op.Concat(*shape, axis=0))
+    return op.crop_like(whole, x, [axis])
+
+
+def _summed(op, d, scale, x, axis, block_size):
+    """The adjoint of `_along`."""
+    rank = op.rank(x)
+    if op.rank(scale) == 0:
+        return op.ReduceSum(d, keepdims=0)
+    axis %= rank
+    if not block_size:
+        others = [i for i in range(rank) if i != axis]
+        return op.reshape_like(op.ReduceSum(d, others, keepdims=0) if others else d, scale)
+    zero = op.constant([0])
+    pads = [zero] * (2 * rank)
+    blocks = op.Mul(op.dim(scale, axis), [block_size])
+    pads[rank + axis] = op.Sub(blocks, op.dim(x, axis))
+    shape = [op.dim(x, i) for i in range(rank)]
+    shape[axis : axis + 1] = [op.dim(scale, axis), op.constant([block_size])]
+    split = op.Reshape(op.Pad(d, op.Concat(*pads, axis=0)), op.Concat(*shape, axis=0))
+    return op.ReduceSum(split, [axis + 1], keepdims=0)

@@ -1,0 +1,106 @@
+"""`onnxgrad train model.onnx --data d.npz -o tuned.onnx`: the main job."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from onnxgrad.cli.exit_codes import INTERRUPTED, OK
+from onnxgrad.job.config import add_flags, dump, gather
+
+
+def add_parser(commands) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        "train",
+        help="train a model on a dataset and write the tuned model",
+        description="Exit codes: 0 ok, 2 wrong arguments or data, 3 an operator without a gradient, 4 diverged, "
+        "130 interrupted with a checkpoint saved.",
+    )
+    parser.add_argument("model", nargs="?", help="an ONNX file; not needed with --resume")
+    add_flags(parser)
+    parser.add_argument(
+        "--config", metavar="FILE.yaml", help="settings from a file; flags win over it"
+    )
+    parser.add_argument(
+        "--print-config", action="store_true", help="print the settings as YAML and do nothing else"
+    )
+    parser.add_argument(
+        "--resume", metavar="RUN_FOLDER", help="continue an interrupted run, to the same bits"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print errors only")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    from onnxgrad.job.config import ConfigError
+    from onnxgrad.job.run import saved_arguments
+
+    saved = saved_arguments(Path(options.resume)) if options.resume else {}
+    model = options.model or saved.get("model")
+    config = gather(options, {k: v for k, v in saved.items() if k != "model"})
+    if options.print_config:
+        print(dump(config), end="")
+        return OK
+    if not model:
+        raise ConfigError("no model: name an ONNX file, or a run with --resume")
+    return train(
+        model,
+        config,
+        Path(options.resume) if options.resume else None,
+        quiet=options.quiet,
+        as_json=options.json,
+    )
+
+
+def train(
+    model: str, config, resume: Path | None = None, *, quiet: bool = False, as_json: bool = False
+) -> int:
+    """Run the job and show it; used by `demo` too."""
+    from onnxgrad.cli.progress import Screen
+    from onnxgrad.inspection.reading import read
+    from onnxgrad.job.run import Run
+
+    console = Console(highlight=False, quiet=quiet or as_json)
+    read(model)  # a file that is no model gives its sentence here
+    job = Run(model, config, resume)
+    for note in job.notes:
+        console.print(f"[dim]·[/dim] {escape(note)}")
+    mode = "quiet" if quiet else "json" if as_json else "live" if console.is_terminal else "plain"
+    try:
+        result = job.start(Screen(console, mode))
+    except KeyboardInterrupt:
+        line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}"
+        print(f"\ninterrupted; a checkpoint is saved. Continue with:\n  {line}")
+        return INTERRUPTED
+    if as_json:
+        done = {
+            "event": "done",
+            "before": result.before,
+            "after": result.after,
+            "output": config.output,
+        }
+        print(json.dumps({**done, "run": str(result.folder), "seconds": round(result.seconds, 3)}))
+    show(result, console)
+    return OK
+
+
+def show(result, console: Console) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("")
+    table.add_column("before", justify="right")
+    table.add_column("after", justify="right")
+    for name, value in result.before.items():
+        table.add_row(name, f"{value:.4g}", f"[bold]{result.after[name]:.4g}[/bold]")
+    console.print()
+    console.print(table)
+    stopped = f" ({escape(result.stop)})" if result.stop else ""
+    console.print(f"\ntrained {result.seconds:.1f} s{stopped}")
+    console.print(f"model   [bold]{escape(result.config.output)}[/bold]  (runs in any onnxruntime)")
+    console.print(f"report  {escape(str(result.folder / 'report.html'))}")

@@ -1,0 +1,1 @@
+"""Small networks as ONNX files, built without PyTorch, and real data to train them on."""

@@ -1,0 +1,147 @@
+"""Inner graphs: the bodies of If, Loop and Scan, and the outer values that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import onnx_ir as ir
+
+from onnxgrad.graph.constants import Constants
+
+
+def bodies(node: ir.Node) -> list[ir.Graph]:
+    """Return the inner graphs of a node."""
+    return [a.value for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+
+
+def captured(node: ir.Node) -> list[ir.Value]:
+    """Return the outer values that the bodies of a node read."""
+    waiting = bodies(node)
+    inside: set[ir.Value] = set()
+    read: dict[ir.Value, None] = {}
+    while waiting:
+        graph = waiting.pop()
+        inside.update(graph.inputs, graph.initializers.values())
+        read.update(dict.fromkeys(graph.outputs))
+        for inner in graph:
+            inside.update(inner.outputs)
+            read.update((v, None) for v in inner.inputs if v is not None)
+            waiting.extend(bodies(inner))
+    return [v for v in read if v not in inside]
+
+
+def is_branch(node: ir.Node) -> bool:
+    """Say whether a node is an If, whose bodies run at most once."""
+    return node.op_type == "If" and not node.domain
+
+
+def replace_reads(nodes: Iterable[ir.Node], new: Callable[[ir.Value], ir.Value]) -> None:
+    """Let nodes, and the nodes of their bodies, read `new(value)` in the place of `value`."""
+    for node in nodes:
+        for i, value in enumerate(node.inputs):
+            if value is not None and new(value) is not value:
+                node.replace_input_with(i, new(value))
+        for graph in bodies(node):
+            replace_reads(graph, new)
+
+
+def prepare(model: ir.Model) -> None:
+    """Give every value a name of its own, and move the weights of If bodies to the main graph.
+
+    What is left of a body reads them from outside, as it reads any outer value: a weight is then
+    found, trained and saved in one place, wherever it was written.
+    """
+    taken = {v.name for v in (*model.graph.inputs, *model.graph.initializers.values())}
+    taken.update(v.name for node in model.graph for v in node.outputs)
+    for node in _branches(model.graph):
+        for graph in bodies(node):
+            _rename(graph, taken)
+            for name, value in list(graph.initializers.items()):
+                del graph.initializers[name]
+                model.graph.register_initializer(value)
+            for inner in [n for n in graph if n.op_type == "Constant" and not n.domain]:
+                _hoist(model.graph, graph, inner)
+
+
+def forget_shapes(model: ir.Model) -> None:
+    """In a model with branches, forget the declared shapes of everything computed.
+
+    Exporters declare the shape that one branch gives, also where the other gives another one (a
+    Squeeze that may not happen). Inference then tells what both have in common.
+    """
+    for graph in model.graphs() if any(map(is_branch, model.graph)) else ():
+        for value in (v for node in graph for v in node.outputs):
+            if value.type is not None and isinstance(value.type, ir.TensorType):
+                value.shape = None
+
+
+def _branches(graph: ir.Graph) -> Iterator[ir.Node]:
+    """Every If of a graph, outer ones first; not those inside of Loop and Scan."""
+    for node in graph:
+        if is_branch(node):
+            yield node
+            for body in bodies(node):
+                yield from _branches(body)
+
+
+def _rename(graph: ir.Graph, taken: set[str]) -> None:
+    values = [*graph.initializers.values(), *(v for node in graph for v in node.outputs)]
+    for value in values:
+        name, n = value.name, 0
+        while value.name and value.name in taken:
+            n += 1
+            value.name = f"{name}_{n}"
+        taken.add(value.name)
+
+
+def _hoist(outer: ir.Graph, graph: ir.Graph, node: ir.Node) -> None:
+    """Write a Constant node of a body as an initializer of the main graph."""
+    old = node.outputs[0]
+    tensor = ir.convenience.get_const_tensor(old)
+    if tensor is None or old.is_graph_output() or tensor.dtype == ir.DataType.STRING:
+        return
+    new = ir.Value(name=old.name, const_value=tensor)
+    new.dtype, new.shape = tensor.dtype, ir.Shape(tensor.shape)
+    ir.convenience.replace_all_uses_with(old, new)
+    graph.remove(node, safe=True)
+    outer.register_initializer(new)
+
+
+def take_known_branches(graph: ir.Graph) -> bool:
+    """Replace every If whose condition never changes by the branch it takes; say if any was.
+
+    Exporters write such an If where they ask for a rank or a size that turns out to be known.
+    """
+    constants, changed = Constants(()), False
+    for node in list(graph):
+        if not is_branch(node):
+            continue
+        known = None if node.inputs[0] is None else constants.array(node.inputs[0])
+        if known is not None and known.size == 1:
+            _take(graph, node, "then_branch" if known.reshape(()) else "else_branch")
+            changed = True
+            continue
+        for body in bodies(node):
+            changed |= take_known_branches(body)
+    return changed
+
+
+def _take(graph: ir.Graph, node: ir.Node, branch: str) -> None:
+    body = node.attributes[branch].value
+    results = list(body.outputs)
+    body.outputs.clear()
+    nodes = list(body)
+    body.remove(nodes)
+    graph.insert_before(node, nodes)
+    for value in list(body.initializers.values()):
+        del body.initializers[value.name]
+        graph.register_initializer(value)
+    for old, new in zip(node.outputs, results, strict=True):
+        if old.is_graph_output():  # keeps its name, which is the model's interface
+            same = ir.Node("", "Identity", [new], num_outputs=1)
+            graph.insert_before(node, same)
+            name, new = old.name, same.outputs[0]
+            old.name, new.name = None, name
+            new.type, new.shape = old.type, old.shape
+        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    graph.remove(node, safe=True)

@@ -1,0 +1,126 @@
+"""Every setting of a run, defined once: flags of `onnxgrad train`, keys of a config file, saved arguments."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onnxgrad.errors import OnnxGradError
+
+
+class ConfigError(OnnxGradError, ValueError):
+    """A config file or a flag that cannot be used."""
+
+
+def setting(default: Any, help: str, kind: Any = str, **more: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"help": help, "kind": kind, **more})
+
+
+@dataclass
+class Config:
+    """The settings of `onnxgrad train`, with their defaults."""
+
+    data: str = setting(
+        "", "training data: .npz, .npy folder, .csv, .jsonl, .parquet or an image folder"
+    )
+    output: str = setting("", "where to write the tuned model", short="-o")
+    target: str = setting("", "name of the target column or array (default: guessed)")
+    val: str = setting(
+        "0.2", "validation data: a file, or the share of rows to set aside; 0 for none"
+    )
+    loss: str = setting("", "cross_entropy, bce, mse, l1 or huber (default: guessed)")
+    optimizer: str = setting("adamw", "adamw, adam or sgd")
+    lr: float = setting(1e-3, "learning rate", float)
+    epochs: int = setting(10, "passes over the data", int)
+    batch_size: int = setting(32, "rows per step", int)
+    trainable: str = setting("all", "all, head, or patterns with commas: 'encoder.*,*.bias'")
+    metrics: str = setting(
+        "", "accuracy, top5, f1, mae, r2, perplexity, with commas (default: by the loss)"
+    )
+    patience: int = setting(0, "stop after so many epochs without improvement; 0: never", int)
+    clip: float = setting(0.0, "limit for the norm of the gradients; 0: none", float)
+    accumulate: int = setting(1, "batches per optimizer step", int)
+    schedule: str = setting("constant", "constant, linear, cosine, step, exponential or plateau")
+    warmup: int = setting(0, "steps of rising learning rate at the start", int)
+    freeze_bn: bool = setting(False, "keep the statistics of batch normalisation", bool)
+    dropout: float = setting(-1.0, "dropout rate; below 0: as in the model", float)
+    seed: int = setting(0, "of shuffling, splitting and dropout", int)
+    threads: int = setting(0, "threads; 0: all cores", int)
+    max_time: float = setting(0.0, "stop after so many seconds; 0: never", float)
+    run_dir: str = setting("", "folder of the run (default: runs/<model>-<number>)")
+
+
+FIELDS = {f.name: f for f in dataclasses.fields(Config)}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """One flag per setting; a flag that is not given stays out, so that a config file can set it."""
+    for name, field in FIELDS.items():
+        flag = "--" + name.replace("_", "-")
+        names = [field.metadata["short"], flag] if "short" in field.metadata else [flag]
+        kind, default = field.metadata["kind"], field.default
+        text = field.metadata["help"] + ("" if default in ("", False) else f" (default {default})")
+        if kind is bool:
+            parser.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=text)
+        else:
+            parser.add_argument(
+                *names,
+                type=kind,
+                default=argparse.SUPPRESS,
+                help=text,
+                metavar=kind.__name__.upper(),
+            )
+
+
+def gather(options: argparse.Namespace, saved: dict[str, Any] | None = None) -> Config:
+    """Defaults, then a resumed run's settings, then the config file, then the flags."""
+    values = dict(saved or {})
+    if getattr(options, "config", None):
+        values.update(read(options.config))
+    values.update({k: v for k, v in vars(options).items() if k in FIELDS})
+    return Config(**values)
+
+
+def read(path: str) -> dict[str, Any]:
+    """The settings of a YAML file; unknown keys and wrong types are refused by name."""
+    import yaml
+
+    try:
+        data = yaml.safe_load(Path(path).read_text()) or {}
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(
+            f"{path} holds a {type(data).__name__}, expected settings such as 'epochs: 5'"
+        )
+    return {name: _checked(path, name, value) for name, value in data.items()}
+
+
+def _checked(path: str, name: str, value: Any) -> Any:
+    key = str(name).replace("-", "_")
+    if key not in FIELDS:
+        raise ConfigError(f"{path}: unknown setting {name!r}, expected one of {', '.join(FIELDS)}")
+    kind = FIELDS[key].metadata["kind"]
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is str and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{path}: {name} is {value!r}, expected a {kind.__name__}")
+    return value
+
+
+def dump(config: Config) -> str:
+    """The settings as YAML, each with its meaning."""
+    import yaml
+
+    lines = []
+    for name, value in dataclasses.asdict(config).items():
+        text = yaml.safe_dump({name: value}, default_flow_style=False, allow_unicode=True).strip()
+        lines.append(f"{text}  # {FIELDS[name].metadata['help']}")
+    return "\n".join(lines) + "\n"

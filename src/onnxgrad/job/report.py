@@ -1,0 +1,183 @@
+"""`report.html`: one self-contained file. No script, nothing from the network; text of the user is escaped."""
+
+from __future__ import annotations
+
+import math
+import platform
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxgrad.graph.save import write_bytes
+
+if TYPE_CHECKING:
+    from onnxgrad.job.run import Result
+
+STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1f2328;background:#fff}
+h1{font-size:1.5rem;margin-bottom:0}
+h2{font-size:1.1rem;margin-top:2rem;border-bottom:1px solid #d1d9e0;padding-bottom:.2rem}
+table{border-collapse:collapse}td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.dim{color:#59636e}.grid{stroke:#d1d9e0}
+.charts{display:flex;flex-wrap:wrap;gap:1.5rem}svg text{font:11px system-ui,sans-serif;fill:#59636e}
+.matrix td{width:2.2rem;height:1.8rem;text-align:center;padding:0}
+@media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}h2{border-color:#30363d}.grid{stroke:#30363d}
+.dim,svg text{color:#9198a1;fill:#9198a1}}
+"""
+COLOURS = ("#2a78d6", "#d1495b", "#2a9d5c", "#b8860b")
+
+
+def write_report(result: Result, path: Path) -> None:
+    write_bytes(path, page(result).encode())
+
+
+def page(result: Result) -> str:
+    title = f"{Path(result.model).name} → {Path(result.config.output).name}"
+    parts = [
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title><style>{STYLE}</style>",
+        f"<h1>{escape(title)}</h1>",
+        f"<p class='dim'>{len(result.epochs)} epochs in {result.seconds:.1f} s"
+        f"{'; stopped: ' + escape(result.stop) if result.stop else ''}</p>",
+        "<h2>Before and after</h2>", _before_after(result),
+        "<h2>Curves</h2>", _curves(result),
+    ]  # fmt: skip
+    if result.confusion is not None:
+        parts += ["<h2>Confusion matrix</h2>", _confusion(result)]
+    parts += ["<h2>Parameters</h2>", _parameters(result)]
+    if result.notes:
+        parts += [
+            "<h2>Decisions</h2><ul>",
+            *(f"<li>{escape(n)}</li>" for n in result.notes),
+            "</ul>",
+        ]
+    parts += ["<h2>Settings</h2>", _settings(result), "<h2>Environment</h2>", _environment()]
+    return "\n".join(parts) + "</html>\n"
+
+
+def _table(head: list[str], rows: list[list[str]], numbers: set[int]) -> str:
+    def cell(tag: str, index: int, text: str) -> str:
+        return f"<{tag}{' class=n' if index in numbers else ''}>{text}</{tag}>"
+
+    lines = (
+        ["<tr>" + "".join(cell("th", i, escape(h)) for i, h in enumerate(head)) + "</tr>"]
+        if head
+        else []
+    )
+    lines += [
+        "<tr>" + "".join(cell("td", i, t) for i, t in enumerate(row)) + "</tr>" for row in rows
+    ]
+    return "<table>" + "".join(lines) + "</table>"
+
+
+def _before_after(result: Result) -> str:
+    rows = [
+        [escape(k), f"{v:.4g}", f"{result.after.get(k, math.nan):.4g}"]
+        for k, v in result.before.items()
+    ]
+    return _table(["", "before", "after"], rows, {1, 2})
+
+
+def _curves(result: Result) -> str:
+    charts = []
+    steps = [(s["step"], s["loss"]) for s in result.steps if math.isfinite(s["loss"])]
+    if steps:
+        charts.append(_chart("loss by step", {"loss": steps}))
+    keys = [
+        k for k in (result.epochs[-1] if result.epochs else {}) if k not in ("epoch", "step", "lr")
+    ]
+    losses = {k: [(e["epoch"], e[k]) for e in result.epochs if k in e] for k in keys if "loss" in k}
+    if losses:
+        charts.append(_chart("loss by epoch", losses))
+    for key in keys:
+        if "loss" not in key:
+            charts.append(
+                _chart(
+                    f"{key} by epoch",
+                    {key: [(e["epoch"], e[key]) for e in result.epochs if key in e]},
+                )
+            )
+    norms = [
+        (s["step"], s["grad_norm"])
+        for s in result.steps
+        if math.isfinite(s.get("grad_norm", math.nan))
+    ]
+    if norms:
+        charts.append(_chart("gradient norm by step", {"norm": norms}))
+    return "<div class='charts'>" + "".join(charts) + "</div>"
+
+
+def _chart(title: str, lines: dict[str, list[tuple[float, float]]]) -> str:
+    """A small line chart; axes from the smallest to the largest value."""
+    width, height, left, bottom, top = 420, 220, 48, 24, 24
+    points = [p for line in lines.values() for p in line]
+    xs, ys = [p[0] for p in points], [p[1] for p in points]
+    low_x, high_x, low_y, high_y = min(xs), max(xs), min(ys), max(ys)
+    span_x, span_y = (high_x - low_x) or 1, (high_y - low_y) or 1
+
+    def at(x: float, y: float) -> str:
+        px = left + (x - low_x) / span_x * (width - left - 10)
+        py = height - bottom - (y - low_y) / span_y * (height - bottom - top)
+        return f"{px:.1f},{py:.1f}"
+
+    parts = [
+        f"<svg viewBox='0 0 {width} {height}' width='{width}' role='img'><text x='{left}' y='14'>{escape(title)}</text>"
+    ]
+    for share in (0, 0.5, 1):
+        value = low_y + share * span_y
+        y = float(at(low_x, value).split(",")[1])
+        parts.append(f"<line class='grid' x1='{left}' x2='{width - 10}' y1='{y}' y2='{y}'/>")
+        parts.append(f"<text x='{left - 6}' y='{y + 4}' text-anchor='end'>{value:.3g}</text>")
+    parts += [f"<text x='{left}' y='{height - 6}'>{low_x:g}</text>",
+              f"<text x='{width - 10}' y='{height - 6}' text-anchor='end'>{high_x:g}</text>"]  # fmt: skip
+    for number, (name, line) in enumerate(lines.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        path = " ".join(at(x, y) for x, y in line)
+        parts.append(
+            f"<polyline fill='none' stroke='{colour}' stroke-width='1.8' points='{path}'/>"
+        )
+        if len(lines) > 1:
+            place = f"x='{width - 10}' y='{14 + 13 * number}' text-anchor='end'"
+            parts.append(f"<text {place} style='fill:{colour}'>{escape(name)}</text>")
+    return "".join(parts) + "</svg>"
+
+
+def _confusion(result: Result) -> str:
+    matrix, names = result.confusion, result.classes
+    largest = max(int(matrix.max()), 1)
+    head = "<tr><td></td>" + "".join(f"<td class='dim'>{escape(n)}</td>" for n in names) + "</tr>"
+    rows = []
+    for i, name in enumerate(names):
+        cells = "".join(_shaded(v, v / largest, i == j) for j, v in enumerate(matrix[i]))
+        rows.append(f"<tr><td class='dim'>{escape(name)}</td>{cells}</tr>")
+    note = "<p class='dim'>rows: the truth; columns: the prediction</p>"
+    return f"{note}<table class='matrix'>{head}{''.join(rows)}</table>"
+
+
+def _shaded(count: int, share: float, right: bool) -> str:
+    """A cell, green on the diagonal and red off it, the darker the more there are."""
+    colour = "42,157,92" if right else "209,73,91"
+    depth = 0.15 + 0.6 * share if count else 0
+    return f"<td style='background:rgba({colour},{depth:.2f})'>{count or ''}</td>"
+
+
+def _parameters(result: Result) -> str:
+    rows = [
+        [escape(p["name"]), " × ".join(map(str, p["shape"])), f"{p['norm']:.4g}", f"{p['change']:.3g}",
+         f"{p['change'] / p['norm']:.1%}" if p["norm"] else ""]
+        for p in result.parameters
+    ]  # fmt: skip
+    return _table(["name", "shape", "norm", "change", ""], rows, {2, 3, 4})
+
+
+def _settings(result: Result) -> str:
+    rows = [
+        [escape(k), escape(str(v))] for k, v in vars(result.config).items() if v not in ("", None)
+    ]
+    return _table([], rows, set())
+
+
+def _environment() -> str:
+    rows = [[name, version(name)] for name in ("onnxgrad", "onnxruntime", "onnx", "numpy")]
+    rows += [["Python", platform.python_version()], ["system", escape(platform.platform())]]
+    return _table([], rows, set())
