@@ -145,6 +145,16 @@ template <class T> ONNXGRAD_INLINE void store_part(T* p, Vec<T> v, Dim count) {
   std::memcpy(p, &v, static_cast<std::size_t>(count) * sizeof(T));
 #endif
 }
+// All ones where one of the first `count` bytes is true, as a mask for lanes of T.
+template <class T> ONNXGRAD_INLINE VecBits<T> load_mask(const bool* p, Dim count) {
+  typedef signed char Bytes __attribute__((vector_size(sizeof(Vec<T>) / sizeof(T))));
+  Bytes bytes{};
+  if (count == lanes<T>)
+    std::memcpy(&bytes, p, sizeof bytes);
+  else
+    std::memcpy(&bytes, p, static_cast<std::size_t>(count));
+  return __builtin_convertvector(bytes, VecBits<T>) != VecBits<T>{};
+}
 // A full register, or the first `count` lanes of one.
 template <class T> ONNXGRAD_INLINE Vec<T> load_some(const T* p, Dim count) {
   return count == lanes<T> ? load<T>(p) : load_part<T>(p, count);

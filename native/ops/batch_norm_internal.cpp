@@ -80,7 +80,7 @@ template <class T> void batch_norm_internal(Call& call) {
       fill<T>(y.part(p.at, p.size), streamed, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
         return fma(load_some<T>(x + p.at + k, n) - mean, factor, offset);
       });
-      stream_done();
+      if (streamed) stream_done();
     });
   });
 }

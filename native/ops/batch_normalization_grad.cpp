@@ -37,10 +37,33 @@ template <class T> Coefficients<T> set_channel(const Batch<T>& s, Dim channel, d
   return {T(a), T(-a * inv * inv * dy_x / count), T(-a * dy / count)};
 }
 
+// Σ dY and Σ dY·(X − mean) of a channel with short rows: the registers go on from row to row.
+template <class T> Sums sum_short_rows(const ChannelSets& sets, Dim channel, const Batch<T>& s) {
+  const Vec<T> mean = splat<T>(s.mean[channel]);
+  Sums total{{0, 0, 0}};
+  for (Dim i = 0; i < sets.pieces();) {
+    Vec<T> dy_sum{}, dy_x_sum{};
+    for (Dim count = 0; i < sets.pieces() && count < kReduceBlock; ++i) {
+      const auto p = sets.piece(channel, i);
+      each_register<T>(0, p.size, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
+        const Vec<T> dy = load_some<T>(s.dy + p.at + k, n);
+        dy_sum += dy;
+        dy_x_sum = fma(dy, load_some<T>(s.x + p.at + k, n) - mean, dy_x_sum);
+      });
+      count += p.size;
+    }
+    total.value[0] += double(sum_lanes<T>(dy_sum)), total.value[1] += double(sum_lanes<T>(dy_x_sum));
+  }
+  return total;
+}
+
 template <class T> void images(Call& call, const ChannelSets& sets, const Batch<T>& s, Sums* sums, bool streamed) {
   sets.each_set(call, [&](Dim channel, const auto& go) {
     const T mean = s.mean[channel];
-    go(sets.pieces(), [&](Dim i) {
+    const bool short_rows = sets.count() >= 8 && sets.elements() < 512 * sets.rows();
+    if (short_rows)
+      sums[channel * sets.pieces()] = sum_short_rows<T>(sets, channel, s);
+    else go(sets.pieces(), [&](Dim i) {
       const auto p = sets.piece(channel, i);
       double total[2] = {};
       add_sums<2, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[2]) ONNXGRAD_LAMBDA {
@@ -51,7 +74,8 @@ template <class T> void images(Call& call, const ChannelSets& sets, const Batch<
       sums[channel * sets.pieces() + i] = {{total[0], total[1], 0}};
     });
     double dy = 0, dy_x = 0;
-    for (Dim i = channel * sets.pieces(); i < (channel + 1) * sets.pieces(); ++i) dy += sums[i].value[0], dy_x += sums[i].value[1];
+    const Dim first = channel * sets.pieces();
+    for (Dim i = first; i < first + (short_rows ? 1 : sets.pieces()); ++i) dy += sums[i].value[0], dy_x += sums[i].value[1];
     const Coefficients<T> f = set_channel(s, channel, dy, dy_x, double(sets.elements()));
     go(sets.pieces(), [&](Dim i) {
       const auto p = sets.piece(channel, i);
@@ -59,7 +83,7 @@ template <class T> void images(Call& call, const ChannelSets& sets, const Batch<
         const Vec<T> centred = load_some<T>(s.x + p.at + k, n) - splat<T>(mean);
         return fma(splat<T>(f.a), load_some<T>(s.dy + p.at + k, n), fma(splat<T>(f.b), centred, splat<T>(f.c)));
       });
-      stream_done();
+      if (streamed) stream_done();
     });
   });
 }

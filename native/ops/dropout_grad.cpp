@@ -16,15 +16,6 @@ const Contract& dropout_grad_contract() {
   return c;
 }
 
-namespace {
-
-// A plain loop: it turns bytes into lanes, which the compiler's own vectoriser does well.
-template <class T> void set_masked(const T* dy, const bool* mask, T* dx, Dim count, T factor) {
-  for (Dim i = 0; i < count; ++i) dx[i] = mask[i] ? dy[i] * factor : T(0);
-}
-
-}  // namespace
-
 template <class T> void dropout_grad(Call& call) {
   const T ratio = call.has("ratio") ? call.input<T>("ratio")[0] : T(0.5);
   const bool training = !call.has("training_mode") || call.input<bool>("training_mode")[0];
@@ -34,11 +25,18 @@ template <class T> void dropout_grad(Call& call) {
   const bool* mask = call.input<bool>("mask").data();
   const Span<T> dx = call.output<T>("dx");
   const T factor = T(1) / (T(1) - ratio);
+  const bool drops = training && ratio != T(0), streamed = 2 * dx.size() * Dim(sizeof(T)) > kStreamBytes;
   call.parallel_ranges(dx.size(), kPointwiseGrain, [&](Dim begin, Dim end) {
-    if (training && ratio != T(0))
-      set_masked<T>(dy.data() + begin, mask + begin, dx.data() + begin, end - begin, factor);
+    const Span<T> out = dx.part(begin, end - begin);
+    const T* in = dy.data() + begin;
+    const bool* kept = mask + begin;
+    if (drops)
+      fill<T>(out, streamed, [&](Dim i, Dim n) ONNXGRAD_LAMBDA {
+        return from_bits<T>(bits<T>(load_some<T>(in + i, n) * splat<T>(factor)) & load_mask<T>(kept + i, n));
+      });
     else
-      for (Dim i = begin; i < end; ++i) dx[i] = dy[i];
+      fill<T>(out, streamed, [&](Dim i, Dim n) ONNXGRAD_LAMBDA { return load_some<T>(in + i, n); });
+    stream_done();
   });
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(dropout_grad)

@@ -67,7 +67,7 @@ void set_group(const ChannelSets& sets, Dim set, const Go& go, const GroupNorm<T
     fill<T>(Span<T>(s.dx + p.at, p.size), streamed, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
       return fma(factor, load_some<T>(s.dy + p.at + k, n), fma(slope, load_some<T>(s.x + p.at + k, n) - mean, offset));
     });
-    stream_done();
+    if (streamed) stream_done();
   });
 }
 

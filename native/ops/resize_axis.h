@@ -40,8 +40,9 @@ inline float original_coordinate(const ResizeMode& m, const ResizeAxis& a, Dim o
 inline float rounded(const std::string& how, float x) {
   if (how == "floor") return std::floor(x);
   if (how == "ceil") return std::ceil(x);
-  if (how == "round_prefer_ceil") return std::floor(x + 0.5f);
-  return std::ceil(x - 0.5f);
+  // in double: in float, 0.49999997 + 0.5 is 1
+  if (how == "round_prefer_ceil") return float(std::floor(double(x) + 0.5));
+  return float(std::ceil(double(x) - 0.5));
 }
 
 // The interpolating functions; `t` is the distance to the element.

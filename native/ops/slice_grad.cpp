@@ -82,12 +82,15 @@ Dim line_in_dy(const Slices& s, Dim line) {
   return at + line * stride;
 }
 
+// A call of memset or memcpy costs as much as storing a few hundred elements.
+constexpr Dim kWorthACall = 512;
+
 template <class T> void set_zero(T* out, Dim count, bool streamed) {
-  if (!streamed) return void(std::memset(out, 0, static_cast<std::size_t>(count) * sizeof(T)));
+  if (!streamed && count >= kWorthACall) return void(std::memset(out, 0, static_cast<std::size_t>(count) * sizeof(T)));
   fill<T>(Span<T>(out, count), streamed, [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
 }
 template <class T> void set_copy(const T* in, T* out, Dim count, bool streamed) {
-  if (!streamed) return void(std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(T)));
+  if (!streamed && count >= kWorthACall) return void(std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(T)));
   fill<T>(Span<T>(out, count), streamed, [&](Dim i, Dim n) ONNXGRAD_LAMBDA { return load_some<T>(in + i, n); });
 }
 

@@ -34,8 +34,8 @@ def _coordinate(how, o, size_in, size_out, scale, roi):
 
 
 def _nearest(how, x):
-    return {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_floor": math.ceil(x - f32(0.5)),
-            "round_prefer_ceil": math.floor(x + f32(0.5))}[how]  # fmt: skip
+    return {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_floor": math.ceil(float(x) - 0.5),
+            "round_prefer_ceil": math.floor(float(x) + 0.5)}[how]  # fmt: skip
 
 
 def _cubic(t, a):
