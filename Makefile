@@ -33,7 +33,7 @@ $(VENV)/tools: $(VENV)/bin/python pyproject.toml
 # Installed in place: Python files are used as they are, the native libraries are built anew when their sources change.
 $(VENV)/ready: $(VENV)/tools pyproject.toml CMakeLists.txt $(NATIVE)
 	@command -v $${CXX:-c++} >/dev/null || { echo "onnxgrad needs a C++17 compiler: none was found as '$${CXX:-c++}' (on Debian: apt install g++)"; exit 1; }
-	@echo "building onnxgrad (about a minute)"
+	@echo "building onnxgrad (a few minutes on two cores)"
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m pip install -qq --disable-pip-version-check --no-build-isolation \
 		-C cmake.define.ONNXGRAD_WERROR=$(or $(WERROR),OFF) -e '.[test]'
 	@touch $@
