@@ -65,6 +65,8 @@ CONTRIB = [
          skip=normal(2, 3, 4, seed=1), gamma=normal(4), **_MS),
     Case("SimplifiedLayerNormalization", "in ONNX's domain", X=normal(2, 3, 4), scale=normal(4),
          axis=-1, epsilon=0.01, **{**_MS, "domain": ""}),
+    Case("SimplifiedLayerNormalization", "both outputs used", X=normal(2, 3, 4), scale=normal(4),
+         axis=-1, epsilon=0.01, **{**_MS, "domain": "", "outputs": 2}),
     Case("EmbedLayerNormalization", "ordinary", input_ids=_IDS, segment_ids=_IDS % 2,
          word_embedding=normal(4, 8), position_embedding=normal(3, 8),
          segment_embedding=normal(2, 8),

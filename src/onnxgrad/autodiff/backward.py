@@ -114,6 +114,7 @@ class Call:
     def gradients(self) -> Any:
         """Return pairs of (input value, its gradient), or NotImplemented."""
         pairs: list[tuple[ir.Value, ir.Value | None]] = []
+        self._expect_use_of_cotangents()
         for formula in self.rule.formulas:
             need = Need.of(formula.wrt, self.wanted)
             if not need and formula.wrt:
@@ -124,6 +125,18 @@ class Call:
             for name, gradient in _by_name(formula, result).items():
                 pairs.extend(self._settle(name, gradient))
         return pairs
+
+    def _expect_use_of_cotangents(self) -> None:
+        """A cotangent that no formula takes would be lost without a word."""
+        used = {name for formula in self.rule.formulas for name in formula.values}
+        for i, cotangent in enumerate(self.cotangents):
+            name = self.names.outputs[min(i, len(self.names.outputs) - 1)]
+            if cotangent is not None and f"d{name}" not in used:
+                raise NoGradient(
+                    f"its rule takes no cotangent of output {name!r}",
+                    f"use {self.node.outputs[i].name!r} nowhere on the way to the outputs, "
+                    f"or write a rule with onnxgrad.rule({self.node.op_type!r}, ...)",
+                )
 
     def _evaluate(self, formula: Formula, need: Need) -> Any:
         cotangents = {f"d{name}" for name in self.names.outputs} & set(formula.values)
