@@ -4,8 +4,9 @@
 
 Where FOLDER has an index.json, it names for each file a reference (.npz: in_i inputs, v_i cotangents, g/<parameter>)
 and says how initializers map to its parameters. Any other folder is searched for .onnx files, and PyTorch gives the
-reference, in float64, on random inputs (torch_graph.py); `inputs.json` may say their shapes:
-{"part of a path": {"input": [1, 3, 48, 160]}}.
+reference, in float64, on random inputs (torch_graph.py); `inputs.json` may say their shapes, or give them:
+{"part of a path": {"x": [1, 3, 48, 160], "ids": {"shape": [2, 12], "below": 100}, "rate": {"value": 16000},
+"picture": {"file": "picture.npy"}}}.
 
 The rule: ‖gradient − reference‖ ≤ 1e-4·‖reference‖ for every parameter, fused and standard, and the two agree as well.
 A reference below 1e-6 of the whole gradient is rounding (a bias before a batch normalisation): its gradient must be
@@ -267,13 +268,17 @@ def _random_feeds(prepared, shapes: dict) -> dict[str, np.ndarray]:
         if value.name in prepared.graph.initializers:
             continue
         given = shapes.get(value.name, shapes.get("*"))
+        given = given if isinstance(given, dict) else {"shape": given}
+        shape = given.get("shape") or [d if isinstance(d, int) else 2 for d in value.shape or ()]
         kind = value.dtype.numpy()
-        if isinstance(given, dict):
-            feeds[value.name] = np.asarray(given["value"], kind)
-            continue
-        declared = [d if isinstance(d, int) else 2 for d in value.shape or ()]
-        shape = declared if given is None else given
-        draw = rng.standard_normal(shape) * 0.5 if kind.kind == "f" else rng.integers(0, 2, shape)
+        if "file" in given:
+            draw = np.load(given["file"])
+        elif "value" in given:
+            draw = given["value"]
+        elif kind.kind == "f":
+            draw = rng.standard_normal(shape) * 0.5
+        else:
+            draw = rng.integers(0, given.get("below", 2), shape)
         feeds[value.name] = np.asarray(draw, kind)
     return feeds
 

@@ -56,7 +56,7 @@ class Walk:
     def inside(
         self, body: ir.Graph, cotangents: list[ir.Value | None], wrt: list[ir.Value]
     ) -> tuple[list[ir.Node], list[ir.Value]]:
-        """Differentiate the body of an If; return its backward nodes and the gradients of `wrt`.
+        """Differentiate a body; return its backward nodes and the gradients of `wrt`.
 
         The nodes may read values of the body, which is left as it is.
         """
@@ -215,6 +215,8 @@ class Call:
             return [v for v in captured(self.node) if v in self.active]
         if name == "inside":
             return self.walk.inside
+        if name == "active":
+            return self.active.__contains__
         value = self._attribute(name)
         return default if value is None and default is not inspect.Parameter.empty else value
 
