@@ -14,6 +14,7 @@ from onnxgrad.autodiff.plan import QUANTISED, Plan, Problem, choose, names_of
 from onnxgrad.autodiff.rule import Formula, Need, NoGradient, Rule
 from onnxgrad.graph import Builder, ShapeUnknown, Signature
 from onnxgrad.graph.bodies import captured
+from onnxgrad.graph.infer import dims
 
 
 class Walk:
@@ -253,8 +254,10 @@ def _by_name(formula: Formula, result: Any) -> dict[Any, Any]:
 
 def _stamp(gradient: ir.Value, value: ir.Value) -> None:
     """A cotangent has the shape and type of its value, whatever inference could tell."""
-    if gradient.shape is None and gradient.producer() is not None:
-        gradient.shape = value.shape
+    if value.shape is not None and gradient.producer() is not None:
+        known = dims(gradient)
+        if known is None or (None in known and len(known) == len(value.shape)):
+            gradient.shape = value.shape
     if gradient.dtype is None:
         gradient.dtype = value.dtype
 

@@ -1,5 +1,6 @@
 """Gradients that are one kernel each: pools, picking, resizing, normalisations, dropout, the loss."""
 
+import numpy as np
 from onnx_ir import DataType
 
 from onnxgrad.autodiff.rule import fused
@@ -101,12 +102,18 @@ def dropout(op, data, ratio, training_mode, doutput, *, forward):
 
 @fused("SoftmaxCrossEntropyLoss", wrt="scores", stop="weights")
 def softmax_cross_entropy(
-    op, labels, weights, log_prob, doutput, dlog_prob, *, reduction, ignore_index
+    op, scores, labels, weights, doutput, dlog_prob, *, reduction, ignore_index, node
 ):
-    """The log-probabilities come from the forward node; their own users are the standard rule's."""
+    """The kernel takes the node's place, and keeps log-probabilities; their own users are the standard rule's."""
     if dlog_prob is not None:
         return NotImplemented
-    attrs = {} if ignore_index is None else {"ignore_index": ignore_index}
-    return op.SoftmaxCrossEntropyLossGrad(
-        doutput, log_prob, labels, weights, reduction=reduction, **attrs
+    ignored = None if ignore_index is None else op.constant(np.array(ignore_index, np.int64))
+    results = op.SoftmaxCrossEntropyLossInternal(
+        scores, labels, weights, ignored, reduction=reduction, outputs=2
+    )
+    for old, new in zip(node.outputs, results, strict=False):
+        if old.name:
+            op.instead(old, new)
+    return op.SoftmaxCrossEntropyLossInternalGrad(
+        doutput, results[1], labels, weights, ignored, reduction=reduction
     )
