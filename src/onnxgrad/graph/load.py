@@ -223,6 +223,8 @@ def _check_graph(model: ir.Model) -> None:
 
 def _check_node(node: ir.Node, opset: int | None) -> None:
     """A node of ONNX has as many inputs as its operator takes, and the attributes it must have."""
+    if not node.outputs:
+        raise ValueError(f"node {node.name!r} ({node.op_type}) has no output, expected at least one")
     sig = None if opset is None else signature(node.op_type, opset, node.domain)
     if sig is None:
         return
@@ -237,6 +239,7 @@ def _check_node(node: ir.Node, opset: int | None) -> None:
     for name in sig.required:
         if name not in node.attributes:
             raise ValueError(f"{who} lacks the attribute {name!r}, which it must have")
+    bodies.check(node, who)
 
 
 def _raise_opset(model: ir.Model) -> ir.Model:
