@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False)
     folder = Path(options.folder) / options.model
     folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / "run", ignore_errors=True)  # of an earlier demo
     model, tuned = folder / "model.onnx", folder / "tuned.onnx"
     models.write(options.model, model)
     split = digits.write(folder)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import time
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onnxgrad.train.callbacks import Callback
+
+SMOOTHING = 0.95  # of the loss and the speed of the live line
 
 
 class Screen(Callback):
@@ -17,47 +21,76 @@ class Screen(Callback):
     def __init__(self, console: Console, mode: str):
         self.console, self.mode = console, mode
         self.bar: Progress | None = None
-        self.rows = self.mean = 0.0
+        self.loss = self.pace = math.nan  # smoothed; the pace in seconds per step
+        self.metric = ""
 
     def on_fit_begin(self, loop) -> None:
-        self.began = self.clock = time.monotonic()
+        self.clock = self.tick = time.monotonic()
         if self.mode == "live":
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[text]}"),
-            )
             self.bar = Progress(
-                *columns, TimeRemainingColumn(), console=self.console, transient=True
-            )
+                TextColumn("{task.description}"), BarColumn(bar_width=14),
+                TextColumn("{task.fields[text]}"), TimeRemainingColumn(compact=True),
+                console=self.console, transient=True,
+            )  # fmt: skip
+            done = loop.trainer.steps
             self.task = self.bar.add_task(
-                "starting", total=loop.total_steps, completed=loop.trainer.steps, text=""
+                "starting", total=loop.total_steps, completed=done, text=""
             )
             self.bar.start()
 
     def on_step_end(self, loop, logs) -> None:
-        self.mean = logs["loss"] if not self.mean else 0.95 * self.mean + 0.05 * logs["loss"]
+        now = time.monotonic()
+        self.pace, self.tick = smoothed(self.pace, now - self.tick), now
+        self.loss = smoothed(self.loss, logs["loss"])
         if self.bar:
-            text = f"loss {self.mean:.4f}"
+            speed = loop.batch_size / max(self.pace, 1e-9)
+            text = f"loss {self.loss:.4g}{self.metric}  {speed:,.0f} rows/s"
             epoch = f"epoch {loop.progress.epoch + 1}/{loop.epochs}"
             self.bar.update(self.task, description=epoch, completed=loop.trainer.steps, text=text)
 
     def on_epoch_end(self, loop, logs) -> None:
         spent, self.clock = time.monotonic() - self.clock, time.monotonic()
-        rows = getattr(loop.data, "rows", 0)
         if self.mode == "json":
-            print(json.dumps({"event": "epoch", **logs}), flush=True)
+            say_json("epoch", **logs)
         if self.mode in ("live", "plain"):
-            numbers = "  ".join(
-                f"{k} {v:.4g}" for k, v in logs.items() if k not in ("epoch", "step", "lr")
-            )
-            rate = f"  {rows / spent:,.0f} rows/s" if rows and spent > 0 else ""
-            target = self.bar.console if self.bar else self.console
-            target.print(
-                f"epoch {loop.progress.epoch}/{loop.epochs}  {numbers}{rate}", highlight=False
-            )
+            self._print_epoch(loop, logs, getattr(loop.data, "rows", 0) / max(spent, 1e-9))
+        metrics = [k for k in logs if k.startswith("val_") and k != "val_loss"]
+        if metrics:
+            self.metric = f"  {metrics[0].removeprefix('val_')} {logs[metrics[0]]:.3g}"
+        self.tick = time.monotonic()
+
+    def _print_epoch(self, loop, logs: dict[str, float], speed: float) -> None:
+        number = f"{loop.progress.epoch:>{len(str(loop.epochs))}}/{loop.epochs}"
+        shown = {k: v for k, v in logs.items() if k not in ("epoch", "step", "lr")}
+        numbers = "  ".join(f"{k} {short(v):<7}" for k, v in shown.items())
+        rate = f"  {speed:,.0f} rows/s" if speed else ""
+        target = self.bar.console if self.bar else self.console
+        target.print(f"epoch {number}  {numbers}{rate}", highlight=False)
 
     def on_fit_end(self, loop) -> None:
         if self.bar:
             self.bar.stop()
             self.bar = None
+
+
+def short(number: float) -> str:
+    """At most seven characters, for columns that stay in line."""
+    text = f"{number:.4g}"
+    return text if len(text) <= 7 else f"{number:.3g}"
+
+
+def smoothed(old: float, new: float) -> float:
+    return new if math.isnan(old) else SMOOTHING * old + (1 - SMOOTHING) * new
+
+
+def say_json(event: str, **data: Any) -> None:
+    """One object on one line; what JSON cannot say is null."""
+    print(json.dumps(_plain({"event": event, **data})), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 
@@ -63,32 +62,38 @@ def train(
     model: str, config, resume: Path | None = None, *, quiet: bool = False, as_json: bool = False
 ) -> int:
     """Run the job and show it; used by `demo` too."""
-    from onnxgrad.cli.progress import Screen
-    from onnxgrad.inspection.reading import read
+    from onnxgrad.cli.progress import Screen, say_json
     from onnxgrad.job.run import Run
 
     console = Console(highlight=False, quiet=quiet or as_json)
-    read(model)  # a file that is no model gives its sentence here
     job = Run(model, config, resume)
     for note in job.notes:
         console.print(f"[dim]·[/dim] {escape(note)}")
+    if as_json:
+        say_json("start", model=str(model), run=str(job.folder), notes=job.notes)
     mode = "quiet" if quiet else "json" if as_json else "live" if console.is_terminal else "plain"
     try:
         result = job.start(Screen(console, mode))
     except KeyboardInterrupt:
-        line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}"
-        print(f"\ninterrupted; a checkpoint is saved. Continue with:\n  {line}")
-        return INTERRUPTED
+        return interrupted(job, as_json)
     if as_json:
-        done = {
-            "event": "done",
-            "before": result.before,
-            "after": result.after,
-            "output": config.output,
-        }
-        print(json.dumps({**done, "run": str(result.folder), "seconds": round(result.seconds, 3)}))
+        done = {"before": result.before, "after": result.after, "output": config.output}
+        say_json("done", **done, run=str(result.folder), seconds=round(result.seconds, 3))
     show(result, console)
     return OK
+
+
+def interrupted(job, as_json: bool) -> int:
+    """Say how to go on."""
+    from onnxgrad.cli.progress import say_json
+
+    line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}"
+    if as_json:
+        say_json("interrupted", run=str(job.folder), resume=line)
+    else:
+        state = "a checkpoint is saved" if job.checkpointed else "nothing was trained yet"
+        print(f"\ninterrupted; {state}. Continue with:\n  {line}")
+    return INTERRUPTED
 
 
 def show(result, console: Console) -> None:
