@@ -56,6 +56,15 @@ class Row:
     good: bool
 
 
+@dataclass(frozen=True)
+class Error:
+    """Of a slope, relative: as seen, beyond what rounding explains, and what rounding alone can do."""
+
+    seen: float
+    beyond: float
+    noise: float
+
+
 @dataclass
 class Check:
     """`culprit` names the operator whose own gradient is wrong, when one was found."""
@@ -174,35 +183,36 @@ class Problem:
         value = self.values[name].astype(np.float64)
         gradient = self.gradients[name].astype(np.float64)
         norm = float(np.linalg.norm(gradient))
-        error = max(self._error(name, value, gradient, k) for k in range(directions))
-        good = bool(np.isfinite(norm)) and error <= self.precision.tolerance
-        return Row(name, value.shape, norm, error, good)
+        errors = [self._error(name, value, gradient, k) for k in range(directions)]
+        worst = max(errors, key=lambda e: (e.beyond, e.seen))
+        good = bool(np.isfinite(norm)) and worst.beyond <= self.precision.tolerance
+        return Row(name, value.shape, norm, worst.seen, good)
 
-    def _error(self, name: str, value: np.ndarray, gradient: np.ndarray, number: int) -> float:
+    def _error(self, name: str, value: np.ndarray, gradient: np.ndarray, number: int) -> Error:
         """The smallest error over a few steps; later steps are tried only where the first disagrees."""
         rng = np.random.default_rng([zlib.crc32(name.encode()), number])
         norm = float(np.linalg.norm(gradient))
         steepest = number == 0 and 0 < norm < np.inf
         direction = gradient / norm if steepest else rng.normal(size=value.shape)
         direction = direction / max(float(np.linalg.norm(direction)), 1e-30)
-        best = np.inf
+        best = Error(np.inf, np.inf, 0.0)
         for factor in STEPS:
             step = factor * self.precision.step * _size(value)
-            error, noise = self._difference(name, value, direction, gradient, step)
-            if factor == 1 or noise <= self.precision.tolerance:
-                best = min(best, error)
-            if best <= self.precision.tolerance:
+            error = self._difference(name, value, direction, gradient, step)
+            if factor == 1 or error.noise <= self.precision.tolerance:
+                best = min(best, error, key=lambda e: e.beyond)
+            if best.beyond <= self.precision.tolerance:
                 break
         return best
 
-    def _difference(self, name, value, direction, gradient, step: float) -> tuple[float, float]:
-        """The relative error of the slope beyond rounding, and what rounding alone can do to it."""
+    def _difference(self, name, value, direction, gradient, step: float) -> Error:
         up, down = (self.loss({name: value + sign * step * direction}) for sign in (1, -1))
         slope, expected = (up - down) / (2 * step), float(np.sum(gradient * direction))
         scale = max(float(np.linalg.norm(gradient)), abs(slope), 1e-12)
         epsilon = float(np.finfo(self.precision.forward).eps)
         noise = 4 * epsilon * max(abs(up), abs(down)) / (2 * step) + self.rounding
-        return max(0.0, abs(slope - expected) - noise) / scale, noise / scale
+        seen = abs(slope - expected)
+        return Error(seen / scale, max(0.0, seen - noise) / scale, noise / scale)
 
 
 def _in_best_precision(model: ir.Model, feeds: dict[str, np.ndarray], seed: int) -> Problem:

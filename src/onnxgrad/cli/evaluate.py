@@ -6,11 +6,11 @@ import argparse
 import json
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
+from onnxgrad.cli.train import show_notes
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -41,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(result))
         return OK
     console = Console(highlight=False)
-    for note in job.notes:
-        console.print(f"[dim]·[/dim] {escape(note)}")
+    show_notes(job.notes, console)
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("rows", f"{batches.rows:,}")
     for name, value in result.items():

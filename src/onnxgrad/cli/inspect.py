@@ -91,26 +91,28 @@ def show_parameters(report, console: Console) -> None:
     table.add_column("trains", overflow="fold")
     layers = by_layer(report.parameters)
     for layer, rows in list(layers.items())[:MOST_LAYERS]:
-        reasons = sorted({p.why for p in rows if p.why})
-        trained = sum(p.trainable for p in rows)
-        state = (
-            "yes" if trained == len(rows) else "no" if not trained else f"{trained} of {len(rows)}"
-        )
-        text = state + (f": {escape(reasons[0])}" if reasons else "")
-        colour = (
-            ""
-            if state == "yes"
-            else "dim"
-            if "statistics" in text or "setting" in text
-            else "yellow"
-        )
-        table.add_row(
-            escape(layer), str(len(rows)), f"{sum(p.size for p in rows):,}", text, style=colour
-        )
+        text, colour = trains(rows)
+        numbers = f"{sum(p.size for p in rows):,}"
+        table.add_row(escape(layer), str(len(rows)), numbers, escape(text), style=colour)
     console.print()
     console.print(table)
     if len(layers) > MOST_LAYERS:
         console.print(f"… and {len(layers) - MOST_LAYERS} more layers (all of them with --json)")
+
+
+def trains(rows: list) -> tuple[str, str]:
+    """Whether the parameters of a layer train, in a few words, and the colour of that."""
+    trained = sum(p.trainable for p in rows)
+    reasons = sorted({p.why for p in rows if p.why})
+    harmless = all(r.startswith(("running statistics", "a scalar setting")) for r in reasons)
+    if not reasons:
+        return "yes", ""
+    if trained and harmless:
+        kinds = ["running statistics" if "statistics" in r else "a setting" for r in reasons]
+        return f"yes, beside {' and '.join(kinds)}", ""
+    if harmless:
+        return f"no: {reasons[0]}", "dim"
+    return f"{f'{trained} of {len(rows)}' if trained else 'no'}: {reasons[0]}", "yellow"
 
 
 def by_layer(parameters: Iterable) -> dict[str, list]:

@@ -25,7 +25,7 @@ class Screen(Callback):
         self.metric = ""
 
     def on_fit_begin(self, loop) -> None:
-        self.clock = self.tick = time.monotonic()
+        self.began = self.tick = time.monotonic()
         if self.mode == "live":
             self.bar = Progress(
                 TextColumn("{task.description}"), BarColumn(bar_width=14),
@@ -38,6 +38,9 @@ class Screen(Callback):
             )
             self.bar.start()
 
+    def on_epoch_begin(self, loop) -> None:
+        self.began = self.tick = time.monotonic()
+
     def on_step_end(self, loop, logs) -> None:
         now = time.monotonic()
         self.pace, self.tick = smoothed(self.pace, now - self.tick), now
@@ -49,23 +52,23 @@ class Screen(Callback):
             self.bar.update(self.task, description=epoch, completed=loop.trainer.steps, text=text)
 
     def on_epoch_end(self, loop, logs) -> None:
-        spent, self.clock = time.monotonic() - self.clock, time.monotonic()
         if self.mode == "json":
             say_json("epoch", **logs)
         if self.mode in ("live", "plain"):
-            self._print_epoch(loop, logs, getattr(loop.data, "rows", 0) / max(spent, 1e-9))
+            spent = max(self.tick - self.began, 1e-9)  # without validation and checkpoints
+            self._print_epoch(loop, logs, getattr(loop.data, "rows", 0) / spent)
         metrics = [k for k in logs if k.startswith("val_") and k != "val_loss"]
         if metrics:
             self.metric = f"  {metrics[0].removeprefix('val_')} {logs[metrics[0]]:.3g}"
-        self.tick = time.monotonic()
 
     def _print_epoch(self, loop, logs: dict[str, float], speed: float) -> None:
         number = f"{loop.progress.epoch:>{len(str(loop.epochs))}}/{loop.epochs}"
         shown = {k: v for k, v in logs.items() if k not in ("epoch", "step", "lr")}
         numbers = "  ".join(f"{k} {short(v):<7}" for k, v in shown.items())
-        rate = f"  {speed:,.0f} rows/s" if speed else ""
-        target = self.bar.console if self.bar else self.console
-        target.print(f"epoch {number}  {numbers}{rate}", highlight=False)
+        line, rate = f"epoch {number}  {numbers}", f"  {speed:,.0f} rows/s"
+        console = self.bar.console if self.bar else self.console
+        fits = speed and len(line + rate) <= console.width
+        console.print(line + rate if fits else line, highlight=False)
 
     def on_fit_end(self, loop) -> None:
         if self.bar:
@@ -75,7 +78,7 @@ class Screen(Callback):
 
 def short(number: float) -> str:
     """At most seven characters, for columns that stay in line."""
-    text = f"{number:.4g}"
+    text = f"{number:.0f}" if 1e4 <= abs(number) < 1e7 else f"{number:.4g}"
     return text if len(text) <= 7 else f"{number:.3g}"
 
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
+from onnxgrad.cli.progress import Screen, say_json, short
 from onnxgrad.job.config import add_flags, dump, gather
 
 
@@ -62,13 +63,11 @@ def train(
     model: str, config, resume: Path | None = None, *, quiet: bool = False, as_json: bool = False
 ) -> int:
     """Run the job and show it; used by `demo` too."""
-    from onnxgrad.cli.progress import Screen, say_json
     from onnxgrad.job.run import Run
 
     console = Console(highlight=False, quiet=quiet or as_json)
     job = Run(model, config, resume)
-    for note in job.notes:
-        console.print(f"[dim]·[/dim] {escape(note)}")
+    show_notes(job.notes, console)
     if as_json:
         say_json("start", model=str(model), run=str(job.folder), notes=job.notes)
     mode = "quiet" if quiet else "json" if as_json else "live" if console.is_terminal else "plain"
@@ -83,10 +82,18 @@ def train(
     return OK
 
 
+def show_notes(notes: list[str], console: Console) -> None:
+    """What was decided and why, one point each."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
+    for note in notes:
+        table.add_row("[dim]·[/dim]", escape(note))
+    if notes:
+        console.print(table)
+        console.print()
+
+
 def interrupted(job, as_json: bool) -> int:
     """Say how to go on."""
-    from onnxgrad.cli.progress import say_json
-
     line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}"
     if as_json:
         say_json("interrupted", run=str(job.folder), resume=line)
@@ -102,7 +109,7 @@ def show(result, console: Console) -> None:
     table.add_column("before", justify="right")
     table.add_column("after", justify="right")
     for name, value in result.before.items():
-        table.add_row(name, f"{value:.4g}", f"[bold]{result.after[name]:.4g}[/bold]")
+        table.add_row(name, short(value), f"[bold]{short(result.after[name])}[/bold]")
     console.print()
     console.print(table)
     stopped = f" ({escape(result.stop)})" if result.stop else ""

@@ -25,7 +25,7 @@ table{border-collapse:collapse}td,th{padding:.15rem .8rem .15rem 0;text-align:le
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.dim{color:#59636e}.grid{stroke:#d1d9e0}
 .charts{display:flex;flex-wrap:wrap;gap:1.5rem}svg text{font:11px system-ui,sans-serif;fill:#59636e}
 .bar{height:.7rem;margin-top:.45rem;background:#2a78d6;border-radius:2px}
-.matrix td{width:2.2rem;height:1.8rem;text-align:center;padding:0}
+.matrix td{width:2.2rem;height:1.8rem;text-align:center;vertical-align:middle;padding:0}
 @media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}h2{border-color:#30363d}.grid{stroke:#30363d}
 .dim,svg text{color:#9198a1;fill:#9198a1}}
 """
@@ -136,15 +136,18 @@ def _chart(title: str, lines: dict[str, list[tuple[float, float]]]) -> str:
         parts.append(f"<text x='{left - 6}' y='{y + 4}' text-anchor='end'>{value:.3g}</text>")
     parts += [f"<text x='{left}' y='{height - 6}'>{low_x:g}</text>",
               f"<text x='{width - 10}' y='{height - 6}' text-anchor='end'>{high_x:g}</text>"]  # fmt: skip
-    for number, (name, line) in enumerate(lines.items()):
+    for number, line in enumerate(lines.values()):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(at(x, y) for x, y in line)
         parts.append(
             f"<polyline fill='none' stroke='{colour}' stroke-width='1.8' points='{path}'/>"
         )
-        if len(lines) > 1:
-            place = f"x='{width - 10}' y='{14 + 13 * number}' text-anchor='end'"
-            parts.append(f"<text {place} style='fill:{colour}'>{escape(name)}</text>")
+    if len(lines) > 1:
+        names = " ".join(
+            f"<tspan dx='8' style='fill:{COLOURS[i % len(COLOURS)]}'>{escape(name)}</tspan>"
+            for i, name in enumerate(lines)
+        )
+        parts.append(f"<text x='{width - 10}' y='14' text-anchor='end'>{names}</text>")
     return "".join(parts) + "</svg>"
 
 
