@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     split = digits.write(folder)
     console.print(f"[bold]onnxgrad demo[/bold]: a {options.model} on the UCI handwritten digits\n")
     console.print(
-        f"$ onnxgrad train {model} --data {split.train} --val {split.validation} -o {tuned}\n"
+        f"$ onnxgrad train {model} --data {split.train} \\\n    --val {split.validation} -o {tuned}\n"
     )
     settings = Config(
         data=str(split.train), val=str(split.validation), output=str(tuned), run_dir=str(folder / "run"),

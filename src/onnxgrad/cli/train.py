@@ -12,6 +12,7 @@ from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
 from onnxgrad.cli.progress import Screen, say_json, short
+from onnxgrad.errors import ExportError
 from onnxgrad.job.config import add_flags, dump, gather
 
 
@@ -75,6 +76,11 @@ def train(
         result = job.start(Screen(console, mode))
     except KeyboardInterrupt:
         return interrupted(job, as_json)
+    except ExportError as error:
+        line = f"onnxgrad train --resume {shlex.quote(str(job.folder))} -o OTHER.onnx"
+        raise ExportError(
+            f"{error}. The training is saved; write it elsewhere with: {line}"
+        ) from error
     if as_json:
         done = {"before": result.before, "after": result.after, "output": config.output}
         say_json("done", **done, run=str(result.folder), seconds=round(result.seconds, 3))

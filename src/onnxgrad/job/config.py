@@ -22,6 +22,7 @@ def setting(default: Any, help: str, kind: Any = str, **more: Any) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, "kind": kind, **more})
 
 
+KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 LARGEST = sys.float_info.max  # below infinity
 SMALLEST = 1e-30  # above 0
 
@@ -81,8 +82,15 @@ class Config:
             value, low, high = getattr(self, name), *field.metadata.get("limits", (None, None))
             if low is not None and not low <= value <= high:
                 flag = "--" + name.replace("_", "-")
-                most = "" if high in (math.inf, LARGEST) else f" and at most {high:g}"
-                raise ConfigError(f"{flag} is {value:g}, expected at least {low:g}{most}")
+                raise ConfigError(f"{flag} is {value:g}, expected {_range(low, high)}")
+
+
+def _range(low: float, high: float) -> str:
+    if low == SMALLEST:
+        return "a number above 0"
+    least = "" if low == -math.inf else f"at least {low:g}"
+    most = "" if high in (math.inf, LARGEST) else f"at most {high:g}"
+    return " and ".join(filter(None, (least, most)))
 
 
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
@@ -103,7 +111,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
                 type=kind,
                 default=argparse.SUPPRESS,
                 help=text,
-                metavar=kind.__name__.upper(),
+                metavar={int: "N", float: "X", str: "TEXT"}[kind],
             )
 
 
@@ -124,6 +132,8 @@ def read(path: str) -> dict[str, Any]:
         data = yaml.safe_load(Path(path).read_text()) or {}
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no text: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
@@ -148,7 +158,7 @@ def _checked(path: str, name: str, value: Any) -> Any:
     if kind is str and isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{path}: {name} is {value!r}, expected a {kind.__name__}")
+        raise ConfigError(f"{path}: {name} is {value!r}, expected {KINDS[kind]}")
     return value
 
 

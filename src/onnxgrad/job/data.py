@@ -13,7 +13,7 @@ import numpy as np
 from onnxgrad.errors import DataError
 from onnxgrad.job.images import read_images
 from onnxgrad.job.parquet import ParquetTable
-from onnxgrad.job.table import Table, check_lengths
+from onnxgrad.job.table import Table, check_lengths, is_number
 
 
 def read(path: str | Path) -> Table:
@@ -93,7 +93,7 @@ def _csv(path: Path) -> Table:
             first = file.readline()
             file.seek(0)
             separator = max(",;\t", key=first.count)
-            lines = list(csv.reader(file, delimiter=separator))
+            lines = list(csv.reader(file, delimiter=separator, strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no CSV text: {error}") from error
     rows = [(number, row) for number, row in enumerate(lines, 1) if row]
@@ -113,7 +113,7 @@ def _header(path: Path, rows: list[tuple[int, list[str]]]) -> list[str]:
     if len(rows) < 2:
         raise DataError(f"{path} has no rows below its header")
     names = [name.strip() for name in rows[0][1]]
-    if all(_is_number(name) for name in names):
+    if all(is_number(name) for name in names):
         raise DataError(f"{path} begins with numbers, expected a first line that names the columns")
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
@@ -133,14 +133,6 @@ def _column(path: Path, name: str, lines: list[int], cells: tuple[str, ...]) -> 
         except (ValueError, OverflowError):
             continue
     return np.array(texts)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _jsonl(path: Path) -> Table:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxgrad.errors import DataError
 from onnxgrad.job.images import Images
-from onnxgrad.job.table import Table
+from onnxgrad.job.table import Table, is_number
 
 TARGETS = ("target", "label", "labels", "y", "class", "targets")
 
@@ -158,14 +158,13 @@ def _side_by_side(value: ir.Value, names: list[str], table: Table, target: str) 
 
 def _refuse_text(value: ir.Value, name: str, table: Table) -> None:
     """Name the first cell that is no number."""
-    for row, text in enumerate(table.head(name)):
-        try:
-            float(text)
-        except ValueError:
-            raise DataError(
-                f"{table.source}, {table.where(row)}: column '{name}' holds {str(text)!r}, and input '{value.name}' "
-                "takes numbers; correct it, or leave the column out with --ignore"
-            ) from None
+    for row, cells in enumerate(table.head(name)):
+        for text in np.ravel(cells):
+            if not is_number(str(text)):
+                raise DataError(
+                    f"{table.source}, {table.where(row)}: column '{name}' holds {str(text)!r}, and input "
+                    f"'{value.name}' takes numbers; correct it, or leave the column out with --ignore"
+                )
     raise DataError(
         f"{table.source}: column '{name}' is text, and input '{value.name}' takes numbers"
     )

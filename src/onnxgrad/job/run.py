@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
+import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from onnxgrad.job.batches import Batches
 from onnxgrad.job.config import Config, ConfigError, dump
 from onnxgrad.job.matching import match
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
+from onnxgrad.job.table import is_number
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.checkpoint import checkpoints
+from onnxgrad.train.data import Batch
 from onnxgrad.train.trainer import Trainer
 
 ARGUMENTS = "args.json"
@@ -62,7 +65,7 @@ class Run:
         self.data, self.validation = self._split(prepared)
         self.notes += self.trainer.notes
         for batches in filter(None, (self.data, self.validation)):
-            self.trainer.check(batches)
+            self._check_rows(batches)
 
     def _trainer(self, prepared: Prepared) -> Trainer:
         config = self.config
@@ -85,7 +88,7 @@ class Run:
         if fixed:
             self.notes.append(f"batch size: {size}, which the model fixes")
         text = self.config.val
-        if _is_number(text):
+        if is_number(text):
             rest, kept = self._shares(float(text), prepared.table.rows)
             held = kept is not None and Batches(
                 prepared.table, prepared.matched, goal, size, chosen=kept, whole_only=fixed
@@ -105,10 +108,12 @@ class Run:
     def _shares(self, share: float, rows: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         if share == 0:
             return None, None
+        if not 0 < share < 1:
+            raise ConfigError(f"--val is {share:g}, expected a share from 0 to 1, or a file")
         count = max(1, round(rows * share))
-        if not 0 < share < 1 or count >= rows:
+        if count >= rows:
             raise ConfigError(
-                f"--val is {share:g}: expected a share between 0 and 1 that leaves rows of the {rows:,}, or a file"
+                f"--val is {share:g}, which leaves nothing of {rows:,} rows to train on; 0 sets none aside"
             )
         order = np.random.default_rng([self.config.seed, 7]).permutation(rows)
         self.notes.append(
@@ -125,17 +130,33 @@ class Run:
         if size > data.rows:
             self.notes.append(f"batch size: {size:,}, so every step takes all {data.rows:,} rows")
 
+    def _check_rows(self, batches: Batches) -> None:
+        """Look at every row once, before the first step; a message names the file and its own column."""
+        endless: dict[str, str] = {}
+        try:
+            self.trainer.check(Watched(batches, endless))
+        except DataError as error:
+            text = str(error)
+            if batches.goal is not None:
+                column = repr(batches.matched.target)
+                text = text.replace(f"target {batches.goal.name!r}", f"target {column}")
+            source = batches.table.source
+            raise DataError(text if source in text else f"{source}: {text}") from error
+        for name, place in endless.items():
+            self.notes.append(f"input '{name}' holds infinity in {place} of {batches.table.source}")
+
     # ---- the run -------------------------------------------------------------------------------
 
     def start(self, *callbacks: Callback) -> Result:
         """Train, and write the tuned model, the run folder and the report."""
-        self._write_arguments()
+        if not self.resume:
+            self._write_arguments()
         held = self.validation or self.data
         result = Result(
             self.config, str(self.model), self.folder, self.notes, self.trainer.evaluate(held)
         )
         started_from = self.trainer.get_weights()
-        recorder = Recorder(result)
+        recorder = Recorder(result, self._write_arguments)
         history = self.trainer.fit(
             self.data, validation=self.validation, epochs=self.config.epochs,
             batch_size=self.data.batch_size, callbacks=[*self._callbacks(), recorder, *callbacks],
@@ -208,9 +229,12 @@ class Run:
 class Recorder(Callback):
     """Keeps the loss of every step, thinned out so that a long run stays small; goes on after a resume."""
 
-    def __init__(self, result: Result):
-        self.result, self.stride = result, 1
+    def __init__(self, result: Result, on_begin: Callable[[], None]):
+        self.result, self.stride, self.on_begin = result, 1, on_begin
         self.earlier, self.began = 0.0, time.monotonic()
+
+    def on_fit_begin(self, loop) -> None:
+        self.on_begin()  # a checkpoint was accepted by now: the settings of a resumed run may be replaced
 
     def seconds(self) -> float:
         """Of training, those before an interruption included."""
@@ -233,6 +257,22 @@ class Recorder(Callback):
         self.earlier = state["seconds"]
 
 
+class Watched:
+    """Batches that pass by, with the first row of each input that holds infinity written down."""
+
+    def __init__(self, batches: Batches, endless: dict[str, str]):
+        self.batches, self.endless = batches, endless
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        for batch in self.batches.in_order():
+            for name in self.batches.matched.inputs:
+                array = batch.arrays[name]
+                if array.dtype.kind == "f" and name not in self.endless and np.isinf(array).any():
+                    row = int(np.argwhere(np.isinf(array))[0][0])
+                    self.endless[name] = batch.where(row)
+            yield batch
+
+
 def saved_arguments(folder: Path) -> dict[str, Any]:
     """The model and the settings of an earlier run."""
     try:
@@ -252,17 +292,12 @@ def _check_output(output: str, model: str) -> None:
         raise ConfigError(f"-o {output} is a folder, expected a file name")
     if path.exists() and Path(model).exists() and path.samefile(model):
         raise ConfigError(f"-o {output} is the model itself: name another file")
-    parent = next(p for p in path.absolute().parents if p.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ConfigError(f"-o {output} cannot be written: no permission to write in {parent}")
-
-
-def _is_number(text: str) -> bool:
     try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise ConfigError(f"-o {output} cannot be written: {error.strerror or error}") from error
 
 
 def _patterns(text: str) -> Any:
@@ -272,6 +307,8 @@ def _patterns(text: str) -> Any:
 def _new_folder(config: Config, model: str) -> Path:
     if config.run_dir:
         folder = Path(config.run_dir)
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"--run-dir {folder} is a file, expected the name of a folder")
         if (folder / ARGUMENTS).exists():
             raise ConfigError(
                 f"--run-dir {folder} holds a run already: continue it with --resume {folder}, or name another folder"

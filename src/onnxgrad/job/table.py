@@ -72,6 +72,14 @@ class Table:
             yield part, {n: np.asarray(self.arrays[n][part]) for n in names}
 
 
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def check_lengths(source: str, arrays: Mapping[str, Any]) -> None:
     """Refuse arrays that differ in their number of rows, or have none."""
     counts = {name: len(a) for name, a in arrays.items()}
