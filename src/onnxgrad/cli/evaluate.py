@@ -10,7 +10,7 @@ from rich.table import Table
 
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
-from onnxgrad.cli.train import show_notes
+from onnxgrad.cli.texts import show_notes
 
 
 def add_parser(commands) -> argparse.ArgumentParser:

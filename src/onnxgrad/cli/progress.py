@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from onnxgrad.cli.texts import say_json, short
 from onnxgrad.train.callbacks import Callback
 
 SMOOTHING = 0.95  # of the loss and the speed of the live line
@@ -76,24 +75,5 @@ class Screen(Callback):
             self.bar = None
 
 
-def short(number: float) -> str:
-    """At most seven characters, for columns that stay in line."""
-    text = f"{number:.0f}" if 1e4 <= abs(number) < 1e7 else f"{number:.4g}"
-    return text if len(text) <= 7 else f"{number:.3g}"
-
-
 def smoothed(old: float, new: float) -> float:
     return new if math.isnan(old) else SMOOTHING * old + (1 - SMOOTHING) * new
-
-
-def say_json(event: str, **data: Any) -> None:
-    """One object on one line; what JSON cannot say is null."""
-    print(json.dumps(_plain({"event": event, **data})), flush=True)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
-from onnxgrad.cli.progress import Screen, say_json, short
+from onnxgrad.cli.texts import say_json, short, show_notes
 from onnxgrad.errors import ExportError
-from onnxgrad.job.config import add_flags, dump, gather
+from onnxgrad.job.config import add_flags, dump
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -40,10 +40,22 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.job.config import ConfigError
+    try:
+        return started(options)
+    except KeyboardInterrupt:
+        again = f"onnxgrad train --resume {shlex.quote(options.resume)}" if options.resume else ""
+        text = f"Continue with:\n  {again}" if again else "Start it again with the same command"
+        print(f"\ninterrupted before the training began; nothing was changed. {text}")
+        return INTERRUPTED
+
+
+def started(options: argparse.Namespace) -> int:
+    """Gather the settings and train."""
+    from onnxgrad.job.config import ConfigError, gather
     from onnxgrad.job.run import saved_arguments
 
-    saved = saved_arguments(Path(options.resume)) if options.resume else {}
+    resume = Path(options.resume) if options.resume else None
+    saved = saved_arguments(resume) if resume else {}
     model = options.model or saved.get("model")
     config = gather(options, {k: v for k, v in saved.items() if k != "model"})
     if options.print_config:
@@ -51,19 +63,14 @@ def run(options: argparse.Namespace) -> int:
         return OK
     if not model:
         raise ConfigError("no model: name an ONNX file, or a run with --resume")
-    return train(
-        model,
-        config,
-        Path(options.resume) if options.resume else None,
-        quiet=options.quiet,
-        as_json=options.json,
-    )
+    return train(model, config, resume, quiet=options.quiet, as_json=options.json)
 
 
 def train(
     model: str, config, resume: Path | None = None, *, quiet: bool = False, as_json: bool = False
 ) -> int:
     """Run the job and show it; used by `demo` too."""
+    from onnxgrad.cli.progress import Screen
     from onnxgrad.job.run import Run
 
     console = Console(highlight=False, quiet=quiet or as_json)
@@ -86,16 +93,6 @@ def train(
         say_json("done", **done, run=str(result.folder), seconds=round(result.seconds, 3))
     show(result, console)
     return OK
-
-
-def show_notes(notes: list[str], console: Console) -> None:
-    """What was decided and why, one point each."""
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
-    for note in notes:
-        table.add_row("[dim]·[/dim]", escape(note))
-    if notes:
-        console.print(table)
-        console.print()
 
 
 def interrupted(job, as_json: bool) -> int:
