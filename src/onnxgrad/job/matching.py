@@ -44,6 +44,22 @@ class Matched:
         return list(dict.fromkeys(c for feed in self.inputs.values() for c in feed.columns))
 
 
+def check_inputs(model: ir.Model) -> None:
+    """Refuse a model with an input that does not take one row per sample."""
+    wanted = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+    shapes = {v.name: None if v.shape is None else list(v.shape) for v in wanted}
+    names = [str(s[0]) for s in shapes.values() if s and not isinstance(s[0], int)]
+    for name, shape in shapes.items():
+        later = shape and isinstance(shape[0], int) and any(str(d) in names for d in shape[1:])
+        if shape == [] or later:
+            what = "is a single number" if shape == [] else f"has its rows on another axis: {shape}"
+            what = what.replace("SymbolicDim(", "").replace(")", "")
+            raise DataError(
+                f"input '{name}' of the model {what}, and a dataset file has one row per sample for every input. "
+                "Train it from Python, with batches of your own: onnxgrad.Trainer(...).fit(batches)"
+            )
+
+
 def match(model: ir.Model, table: Table, target: str = "", ignore: tuple[str, ...] = ()) -> Matched:
     """Give every input of the model its columns; a column that is left over is the target."""
     wanted = [v for v in model.graph.inputs if v.name not in model.graph.initializers]

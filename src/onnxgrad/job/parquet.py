@@ -105,7 +105,7 @@ def _open(path: Path) -> Any:
             f"{path}: reading Parquet needs pyarrow: pip install onnxgrad[parquet]"
         ) from None
     try:
-        return parquet.ParquetFile(path, memory_map=True)
+        return parquet.ParquetFile(path, buffer_size=1 << 20)
     except pyarrow.ArrowInvalid as error:
         raise DataError(f"{path} is no Parquet file: {error}") from error
 

@@ -13,7 +13,7 @@ from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.job import data as files
 from onnxgrad.job.batches import Batches, Goal, goal
 from onnxgrad.job.config import ConfigError
-from onnxgrad.job.matching import Matched, match
+from onnxgrad.job.matching import Matched, check_inputs, match
 from onnxgrad.job.table import Table
 from onnxgrad.train.guess import guess_loss
 
@@ -87,6 +87,7 @@ class Prepared:
 def prepare(path: str, data: str, target: str = "", ignore: str = "", loss: str = "") -> Prepared:
     """Read both files, give every input its columns, and find target and loss where they are not given."""
     original, model = read_model(path)
+    check_inputs(model)
     table = files.read(data)
     matched = match(model, table, target, split_names(ignore))
     _use_stored_classes(original, table, matched)

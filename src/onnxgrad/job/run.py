@@ -66,6 +66,7 @@ class Run:
         self.notes += self.trainer.notes
         for batches in filter(None, (self.data, self.validation)):
             self._check_rows(batches)
+        self._check_logits()
 
     def _trainer(self, prepared: Prepared) -> Trainer:
         config = self.config
@@ -129,6 +130,21 @@ class Run:
                 )
         if size > data.rows:
             self.notes.append(f"batch size: {size:,}, so every step takes all {data.rows:,} rows")
+
+    def _check_logits(self) -> None:
+        """Cross entropy takes logits; a softmax that is not one operator is seen only in its numbers."""
+        if self.loss != "cross_entropy" or any("Softmax" in note for note in self.notes):
+            return
+        batch = next(self.data.in_order())
+        inputs = {n: batch.arrays[n] for n in self.trainer.input_names}
+        output = self.trainer.predict(inputs, batch_size=self.data.batch_size)
+        output = next(iter(output.values())) if isinstance(output, dict) else output
+        if output.ndim == 2 and (output >= 0).all() and np.allclose(output.sum(1), 1, atol=1e-3):
+            name = self.prepared.output.name
+            self.notes.append(
+                f"output '{name}' adds up to 1: it holds probabilities, and cross_entropy takes what lies before a "
+                "softmax; it will learn slowly"
+            )
 
     def _check_rows(self, batches: Batches) -> None:
         """Look at every row once, before the first step; a message names the file and its own column."""
