@@ -104,10 +104,8 @@ class _Reading:
             return np.empty(0, dtype)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         offset = table.number(6, INT64, -1)
-        if offset >= 0 and self.data is not None:
-            raw = self.data[offset : offset + size]
-        else:
-            raw = table.array(4, BYTE)
+        outside = offset >= 0 and self.data is not None
+        raw = self.data[offset : offset + size] if outside else table.array(4, BYTE)
         found = 0 if raw is None else raw.size
         if found != size:
             raise DropInError(

@@ -1,4 +1,4 @@
-"""Small networks for the drop-in's goldens, written with onnx alone: the old package's environment makes the same ones."""
+"""Small networks for the goldens of the drop-in, in forms that the old package can differentiate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a program in the old package's environment: `python run_old.py program.py argument ...`.
+"""Run a program in the old package's environment: `python old_program.py program.py argument ...`.
 
 `onnxruntime.training` imports torch at its top, for parts that the programs here do not use. An empty stand-in saves
 installing it.
