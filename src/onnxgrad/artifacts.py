@@ -166,14 +166,14 @@ def _write_ort_format(paths: list[Path], library: str | bytes | os.PathLike | No
     """Write each model as an .ort file beside its .onnx file, as onnxruntime itself saves them."""
     import onnxruntime
 
-    from onnxgrad.ort import register
+    from onnxgrad.ort import session
 
     for path in paths:
-        options = register(onnxruntime.SessionOptions())
+        options = onnxruntime.SessionOptions()
         if library is not None:
             options.register_custom_ops_library(os.fsdecode(library))
         options.log_severity_level = 3
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(path.with_suffix(".ort"))
         options.add_session_config_entry("session.save_model_format", "ORT")
-        onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session(path, options)

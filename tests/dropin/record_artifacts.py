@@ -1,7 +1,7 @@
 """Record what onnxruntime-training-cpu 1.19.2 makes of the networks in nets.py: `make goldens-dropin`.
 
-`tests/golden/dropin/<net>/` gets the model, its batches, the artifacts, and for each optimizer the losses of 100 steps, the
-checkpoints half way and at the end; `names.json` the public names of the old modules.
+`tests/golden/dropin/<net>/` gets the model, its batches, the artifacts, and for each optimizer the losses of 100 steps
+and the checkpoints half way and at the end; `names.json` the public names of the old modules.
 """
 
 from __future__ import annotations

@@ -37,5 +37,6 @@ def test_they_are_names_of_the_package():
     import onnxgrad
 
     assert onnxgrad.artifacts.LossType.MSELoss.value == 1
-    assert onnxgrad.api.Module and onnxgrad.onnxblock.blocks
+    assert onnxgrad.api.Module
+    assert onnxgrad.onnxblock.blocks
     assert {"artifacts", "api", "onnxblock"} <= set(dir(onnxgrad))

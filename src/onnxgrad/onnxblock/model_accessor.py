@@ -12,6 +12,9 @@ import onnx
 from onnxgrad.errors import DropInError
 
 
+OPSET_OF_EVERY_RUNTIME = 21  # the newest that onnxruntime 1.19 has
+
+
 class ModelAccessor:
     """The model under construction, and the file that it came from, if any."""
 
@@ -86,13 +89,13 @@ def base(model: onnx.ModelProto, model_path: str | None = None) -> Iterator[Mode
 
 @contextmanager
 def empty_base(opset_version: int | None = None) -> Iterator[ModelAccessor]:
-    """Let blocks build on a model without nodes."""
-    version = opset_version or onnx.defs.onnx_opset_version()
-    model = onnx.ModelProto(ir_version=onnx.IR_VERSION, producer_name="onnxgrad")
+    """Let blocks build on a model without nodes, of an opset that every onnxruntime here knows."""
+    version = opset_version or OPSET_OF_EVERY_RUNTIME
+    imports = [onnx.helper.make_opsetid("com.microsoft", 1), onnx.helper.make_opsetid("", version)]
+    # onnx writes newer file formats than onnxruntime reads; the oldest for the opset will do
+    oldest = onnx.helper.find_min_ir_version_for([imports[1]])
+    model = onnx.ModelProto(ir_version=oldest, producer_name="onnxgrad", opset_import=imports)
     model.graph.name = "graph"
-    model.opset_import.extend(
-        [onnx.helper.make_opsetid("com.microsoft", 1), onnx.helper.make_opsetid("", version)]
-    )
     with _building(ModelAccessor(model)) as accessor:
         yield accessor
 

@@ -7,6 +7,7 @@ from abc import abstractmethod
 import onnx
 
 from onnxgrad.errors import DropInError
+from onnxgrad.migration.functions import add_functions
 from onnxgrad.onnxblock import blocks, building, gradients, model_accessor
 
 
@@ -37,6 +38,7 @@ class ForwardBlock(blocks.Block):
         output = self.build(*args, **kwargs)
         self._model = self.infer_shapes_on_base()
         building.set_outputs(self._model, output)
+        add_functions(self._model)
         accessor.model.CopyFrom(self._model)
         return output
 
@@ -92,5 +94,6 @@ class TrainingBlock(blocks.Block):
         self._training_model, self._eval_model = gradients.training_models(
             model, self._requires_grad, self._frozen_params, names
         )
+        add_functions(self._training_model)
         accessor.model.CopyFrom(self._training_model)
         return output
