@@ -103,8 +103,11 @@ class Module:
         self._expect_numbers()
         arrays = self._parameters(trainable_only)
         flat = [a.reshape(-1) for a in arrays.values()]
-        vector = np.concatenate(flat) if flat else np.zeros(0, np.float32)
-        return OrtValue.ortvalue_from_numpy(vector.astype(np.float32))._ortvalue
+        vector = np.concatenate([np.zeros(0, np.float32), *flat]).astype(np.float32)
+        # memory of onnxruntime's own: an OrtValue made from an array does not keep the array
+        value = OrtValue.ortvalue_from_shape_and_type([vector.size], np.float32)
+        value.update_inplace(vector)
+        return value._ortvalue
 
     def get_parameters_size(self, trainable_only: bool = True) -> int:
         """Return the number of elements in the parameters."""

@@ -69,7 +69,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
         )
     try:
         return _Reading(path, buffer).checkpoint()
-    except (struct.error, ValueError, TypeError, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, ValueError, TypeError, LookupError, OverflowError) as error:
         raise DropInError(f"checkpoint {path} is damaged: {error}") from error
 
 

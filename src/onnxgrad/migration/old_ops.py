@@ -132,8 +132,7 @@ def _broadcast_axes(to: Emitter, node: onnx.NodeProto) -> None:
 
 def _reduce_all_l2(to: Emitter, node: onnx.NodeProto) -> None:
     squares = [to.op("ReduceSumSquare", x, keepdims=0) for x in node.input]
-    total = to.op("Sqrt", to.op("Sum", *squares))
-    to.op("Reshape", total, to.constant([1]), to=node.output[0])
+    to.op("Sqrt", to.op("Sum", *squares), to=node.output[0])
 
 
 def _fake_quant(to: Emitter, node: onnx.NodeProto) -> None:
@@ -220,18 +219,13 @@ def _pooled_shape(to: Emitter, node: onnx.NodeProto) -> str:
     )
 
 
-def _gather_nd(to: Emitter, node: onnx.NodeProto) -> None:
-    indices = _cast(to, node.input[1], TensorProto.INT64)
-    to.op("GatherND", node.input[0], indices, to=node.output[0], **attributes(node))
-
-
 def _is_finite(to: Emitter, node: onnx.NodeProto) -> None:
     x = node.input[0]
     to.op("Not", to.op("Or", to.op("IsNaN", x), to.op("IsInf", x)), to=node.output[0])
 
 
 def _group(to: Emitter, node: onnx.NodeProto) -> None:
-    to.op("Identity", to.constant(True, np.bool_), to=node.output[0])
+    to.op("Identity", to.constant([True], np.bool_), to=node.output[0])
 
 
 def _zero_gradient(to: Emitter, node: onnx.NodeProto) -> None:
@@ -249,7 +243,6 @@ REWRITES: dict[str, Callable[[Emitter, onnx.NodeProto], None]] = {
     "FakeQuant": _fake_quant,
     "FakeQuantGrad": _fake_quant_grad,
     "FlattenAndUnpad": _flatten_and_unpad,
-    "GatherND": _gather_nd,
     "Group": _group,
     "IsFinite": _is_finite,
     "MaxPoolGrad": _pool_grad,
