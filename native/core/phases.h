@@ -43,12 +43,16 @@ class Progress {
   }
   // Until the phase is over. The holder of a slice is running, so the wait is short unless the machine is busy.
   void wait_for_the_end_of(Dim phase) const {
-    for (int spins = 0; this->phase() == phase; ++spins) {
-      if (spins < 1000)
-        pause();
-      else
-        std::this_thread::yield();
+    if (ends_soon(phase)) return;
+    while (this->phase() == phase) std::this_thread::yield();
+  }
+  // Waits about 10 µs.
+  bool ends_soon(Dim phase) const {
+    for (int spins = 0; spins < 1000; ++spins) {
+      if (this->phase() != phase) return true;
+      pause();
     }
+    return false;
   }
 
  private:
@@ -97,6 +101,8 @@ void run_phases(Call& call, Dim phases, SlicesOf&& slices_of, Body&& body) {
     const unsigned member = progress.arrive();
     for (Dim phase; (phase = progress.phase()) < phases;) {
       const Dim slices = slices_of(phase), first = detail::first_slice(member, slices);
+      // A phase with fewer slices than members is left to the first of them, whose caches hold what it reads.
+      if (member >= slices && progress.ends_soon(phase)) continue;
       for (Dim i = 0; i < slices; ++i) {
         const Dim slice = first + i < slices ? first + i : first + i - slices;
         if (!progress.take(phase, slice)) continue;

@@ -50,6 +50,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T> {
 
   void run(Call& call, const GruGradTensors<T>& tensors) {
     tensors_ = tensors;
+    Base::wants_dh0_ = bool(tensors.dh0);
     Base::tensors_ = {tensors.x, tensors.w, tensors.r, tensors.h0, tensors.hall, tensors.dx, tensors.dw, tensors.dr};
     run_programs(call, *this, Base::programs({true, linear_before_reset_, !linear_before_reset_, true, true}));
   }

@@ -55,7 +55,7 @@ template <class T, class Cell> class GruForward {
 
   Dim slices(const Moment& m) const {
     switch (m.stage) {
-      case Stage::pack: return slices_for(3 * s_.H * (s_.I + s_.H) * 16, panels_);
+      case Stage::pack: return slices_for(3 * s_.H * (s_.I + s_.H) * kPackWork, panels_);
       case Stage::linear: return slices_for(chunk(m).rows * 3 * s_.H * s_.I, panels_);
       case Stage::step:
       case Stage::second: return slices_for(s_.N * 3 * s_.H * s_.H, panels_);

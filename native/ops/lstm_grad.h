@@ -37,6 +37,7 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T> {
 
   void run(Call& call, const LstmGradTensors<T>& tensors) {
     tensors_ = tensors;
+    Base::wants_dh0_ = bool(tensors.dh0);
     Base::tensors_ = {tensors.x, tensors.w, tensors.r, tensors.h0, tensors.hall, tensors.dx, tensors.dw, tensors.dr};
     run_programs(call, *this, Base::programs({true, false, false, true, true}));
   }
@@ -105,12 +106,24 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T> {
                         Base::dh_row(d, k),
                         at(dc_[static_cast<std::size_t>(d)]) + k * s_.H};
       const T* p = tensors_.p ? tensors_.p.row(0, d, 0) : nullptr;
+      if (k + kAhead < lengths_.active(m.t)) prefetch_row(d, m, lengths_.source(k + kAhead), columns);
       Dim c = columns.first;
       for (; c + lanes<T> <= columns.last; c += lanes<T>)
         cell<peepholes>(cells_[static_cast<std::size_t>(d)], a, p, at(dp_[static_cast<std::size_t>(d)]), c, lanes<T>);
       if (c < columns.last)
         cell<peepholes>(cells_[static_cast<std::size_t>(d)], a, p, at(dp_[static_cast<std::size_t>(d)]), c,
                         columns.last - c);
+    }
+  }
+
+  static constexpr Dim kAhead = 3;
+  ONNXGRAD_INLINE void prefetch_row(Dim d, const Moment& m, Dim n, ColumnRange columns) const {
+    const T *gates = tensors_.iofc.row(m.t, d, n), *c = tensors_.call.row(m.t, d, n);
+    const T* grad = tensors_.grad_hall ? tensors_.grad_hall.row(m.t, d, n) : Base::zeros();
+    for (Dim j = columns.first; j < columns.last; j += 64 / Dim(sizeof(T))) {
+      for (Dim gate = 0; gate < 4; ++gate) __builtin_prefetch(gates + gate * s_.H + j);
+      __builtin_prefetch(c + j);
+      __builtin_prefetch(grad + j);
     }
   }
 

@@ -52,7 +52,7 @@ template <class T, class Cell> class LstmForward {
 
   Dim slices(const Moment& m) const {
     switch (m.stage) {
-      case Stage::pack: return slices_for(4 * s_.H * (s_.I + s_.H) * 16, blocks_);
+      case Stage::pack: return slices_for(4 * s_.H * (s_.I + s_.H) * kPackWork, blocks_);
       case Stage::linear: return slices_for(chunk(m).rows * 4 * s_.H * s_.I, blocks_);
       case Stage::step: return slices_for(s_.N * 4 * s_.H * s_.H, blocks_);
       default: return 1;
@@ -136,8 +136,12 @@ template <class T, class Cell> class LstmForward {
   void step(Dim d, const Moment& m, Dim first, Dim last) {
     const LstmForwardMemory<T>& mem = memory(d);
     const T* h = at(mem.h) + m.count % 2 * s_.N * padded_;
-    state_product<false>(Part{0, lengths_.active(m.t), 2 * first, 2 * last}, Rows<T>{h, padded_}, s_.H,
-                         at(mem.packed_r), 4 * padded_, at(mem.from_h), pitch_);
+    if (m.count == 0 && !tensors_.h0)
+      for (Dim k = 0; k < lengths_.active(m.t); ++k)
+        clear(at(mem.from_h) + k * pitch_ + first * 4 * lanes<T>, (last - first) * 4 * lanes<T>);
+    else
+      state_product<false>(Part{0, lengths_.active(m.t), 2 * first, 2 * last}, Rows<T>{h, padded_}, s_.H,
+                           at(mem.packed_r), 4 * padded_, at(mem.from_h), pitch_);
     if (peepholes_)
       step_cells<true>(d, m, first, last);
     else
@@ -154,6 +158,7 @@ template <class T, class Cell> class LstmForward {
       const T *from_x = at(mem.from_x) + (m.row + k) * pitch_, *from_h = at(mem.from_h) + k * pitch_;
       T* h_next = at(mem.h) + ((m.count + 1) % 2 * s_.N + k) * padded_;
       T* c_state = at(mem.c) + k * padded_;
+      if (k + kAhead < active) prefetch_kept(d, m.t, lengths_.source(k + kAhead), first, last);
       for (Dim block = first; block < last; ++block) {
         const Dim column = block * lanes<T>, unit = 4 * column, width = std::min(s_.H - column, lanes<T>);
         const State out = cell<peepholes>(cells_[static_cast<std::size_t>(d)], from_x + unit, from_h + unit,
@@ -162,6 +167,16 @@ template <class T, class Cell> class LstmForward {
         store<T>(c_state + column, out.c);
         keep(d, m.t, n, column, width, out, k >= last_step);
       }
+    }
+  }
+
+  static constexpr Dim kAhead = 2;
+  ONNXGRAD_INLINE void prefetch_kept(Dim d, Dim t, Dim n, Dim first, Dim last) const {
+    for (Dim column = first * lanes<T>; column < last * lanes<T>; column += 64 / Dim(sizeof(T))) {
+      if (tensors_.hall) __builtin_prefetch(tensors_.hall.row(t, d, n) + column, 1);
+      if (tensors_.call) __builtin_prefetch(tensors_.call.row(t, d, n) + column, 1);
+      if (!tensors_.iofc) continue;
+      for (Dim gate = 0; gate < 4; ++gate) __builtin_prefetch(tensors_.iofc.row(t, d, n) + gate * s_.H + column, 1);
     }
   }
 

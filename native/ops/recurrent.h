@@ -228,10 +228,12 @@ void run_programs(Call& call, Kernel& kernel, const std::vector<std::vector<Mome
 
 // Into how many slices to cut work of so many multiplications, when it consists of so many equal units: about
 // 10 µs each, so that taking one (0.1 µs) costs nothing and a busy core delays little.
-inline Dim slices_for(Dim multiplications, Dim units) {
-  constexpr Dim kSliceWork = Dim(1) << 18, kMost = 8;
-  return std::max(Dim(1), std::min({multiplications / kSliceWork, units, kMost}));
+inline Dim slices_for(Dim multiplications, Dim units, Dim most = 8) {
+  constexpr Dim kSliceWork = Dim(1) << 18;
+  return std::max(Dim(1), std::min({multiplications / kSliceWork, units, most}));
 }
+// What packing one element costs, in multiplications.
+constexpr Dim kPackWork = 5;
 // The first unit of slice `slice`.
 inline Dim cut(Dim units, Dim slices, Dim slice) { return units * slice / slices; }
 

@@ -62,8 +62,8 @@ template <class T> class RecurrentGrad {
   Dim slices(const Moment& m) const {
     const Dim gates = layout_.gates * s_.H, rows = chunks_.empty() ? 0 : chunk(m).rows;
     switch (m.stage) {
-      case Stage::pack: return slices_for(gates * (s_.I + s_.H) * 16, hidden_panels() + input_panels());
-      case Stage::gather: return slices_for(rows * (s_.I + s_.H) * 16, hidden_panels() + input_panels());
+      case Stage::pack: return slices_for(gates * (s_.I + s_.H) * kPackWork, hidden_panels() + input_panels());
+      case Stage::gather: return slices_for(rows * (s_.I + s_.H) * kPackWork, hidden_panels() + input_panels());
       case Stage::linear: return slices_for(rows * s_.H * s_.H, hidden_panels());
       case Stage::step:
       case Stage::second: return slices_for(s_.N * gates * s_.H, hidden_panels());
@@ -139,7 +139,7 @@ template <class T> class RecurrentGrad {
     return slices_for(rows * layout_.gates * s_.H * s_.I, (rows + kTileRows - 1) / kTileRows);
   }
   Dim weight_slices(Dim rows) const {
-    return slices_for(rows * layout_.gates * s_.H * (s_.I + s_.H), gate_blocks());
+    return slices_for(rows * layout_.gates * s_.H * (s_.I + s_.H), gate_blocks(), 16);
   }
   Dim gate_blocks() const {
     Dim blocks = 0;
@@ -153,7 +153,10 @@ template <class T> class RecurrentGrad {
   template <class SetDh, class Weights>
   void after(Dim d, const Moment& m, Dim slice, const Moment* other, SetDh&& set_dh, Weights&& weights) const {
     const Dim rows = chunk(m).rows, hidden = hidden_slices(), inputs = input_slices(rows);
-    if (slice < hidden) return set_dh(hidden_columns(hidden, slice));
+    if (slice < hidden) {
+      if (wants_dh0_ || !is_last(d, m)) set_dh(hidden_columns(hidden, slice));
+      return;
+    }
     slice -= hidden;
     if (slice >= inputs) return weight_slice(d, m, slice - inputs, weights);
     if (tensors_.dx) input_gradient(d, m, cut(rows, inputs, slice), cut(rows, inputs, slice + 1), other);
@@ -175,7 +178,8 @@ template <class T> class RecurrentGrad {
     }
   }
 
-  // Is this the chunk that the direction works on first?
+  // Is this the chunk that the direction works on last, or first?
+  bool is_last(Dim d, const Moment& m) const { return m.chunk == (reversed_[d] ? Dim(chunks_.size()) - 1 : 0); }
   bool is_first(Dim d, const Moment& m) const { return m.chunk == (reversed_[d] ? 0 : Dim(chunks_.size()) - 1); }
 
   // dX = da W for rows [first, last) of the chunk. Two directions add to the same dX, one after the other: when
@@ -214,6 +218,7 @@ template <class T> class RecurrentGrad {
   bool reversed_[2] = {};
   std::vector<RecurrentGradMemory<T>> memory_;
   RecurrentGradTensors<T> tensors_;
+  bool wants_dh0_ = false;
 };
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

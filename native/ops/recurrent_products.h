@@ -155,7 +155,7 @@ void state_product(Part part, Rows<T> a, Dim depth, const T* packed, Dim columns
 // ---- gradients of the weights:  C[gates][columns] (+)= dAᵀ · B, over the rows of a chunk
 
 // Gate columns that are packed together: their tiles (1 KiB per column) stay in the second-level cache.
-constexpr Dim kGateBlock = 8 * kTileRows;
+constexpr Dim kGateBlock = 4 * kTileRows;
 template <class T> constexpr Dim gate_block_size(Dim rows) { return kGateBlock * rows; }
 
 // Columns [0, count) of dA as tiles of kTileRows: tile i is [rows][kTileRows], read as Columns.
@@ -163,8 +163,10 @@ template <class T> void pack_gate_tiles(const T* da, Dim pitch, Dim rows, Dim co
   for (Dim i = 0; i < count; i += kTileRows) {
     const Dim width = std::min(count - i, Dim(kTileRows));
     T* out = tiles + i * rows;
-    for (Dim r = 0; r < rows; ++r, out += kTileRows)
-      for (Dim j = 0; j < width; ++j) out[j] = da[r * pitch + i + j];
+    if (width == kTileRows)
+      for (Dim r = 0; r < rows; ++r, out += kTileRows) std::memcpy(out, da + r * pitch + i, kTileRows * sizeof(T));
+    else
+      for (Dim r = 0; r < rows; ++r, out += kTileRows) copy_row(da + r * pitch + i, width, out);
   }
 }
 
@@ -174,6 +176,12 @@ template <class T> struct WeightGradient {
   Dim columns;
   T* c;  // nullptr: not wanted
 };
+
+// C may be larger than the caches, and a tile needs it only after its last product.
+template <class T> ONNXGRAD_INLINE void prefetch_tile(const T* c, Dim pitch, Dim rows) {
+  for (Dim i = 0; i < rows; ++i)
+    for (Dim j = 0; j < kPanel<T>; j += 64 / Dim(sizeof(T))) __builtin_prefetch(c + i * pitch + j, 1);
+}
 
 // For `count` <= kGateBlock gate columns, packed by pack_gate_tiles. `add`: C += …
 template <class T>
@@ -186,6 +194,7 @@ void weight_gradient(const T* tiles, Dim count, Dim rows, WeightGradient<T> g, b
       const Columns<T> a{tiles + i * rows, kTileRows};
       const Dim height = std::min(count - i, Dim(kTileRows));
       T* c = g.c + i * g.columns + p * kPanel<T>;
+      if (add) prefetch_tile(c, g.columns, height);
       if (add)
         panel_tile<true>(a, height, rows, panel, c, g.columns, width);
       else
