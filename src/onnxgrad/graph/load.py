@@ -182,8 +182,9 @@ def _copy(model: Any) -> ir.Model:
     except Exception as error:
         if isinstance(model, onnx.ModelProto):
             raise ValueError(f"the model is malformed: {_root(error)}") from error
-        source = f"file {os.fspath(model)!r}" if isinstance(model, (str, os.PathLike)) else "bytes"
-        raise ValueError(f"the {source} hold no ONNX model: {_root(error)}") from error
+        is_file = isinstance(model, (str, os.PathLike))
+        who = f"the file {os.fspath(model)!r} holds" if is_file else "the bytes hold"
+        raise ValueError(f"{who} no ONNX model: {_root(error)}") from error
     raise ValueError(
         f"model is a {type(model).__name__}, expected a path, bytes, "
         "an onnx.ModelProto or an onnx_ir.Model"

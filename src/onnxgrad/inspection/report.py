@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,7 +153,7 @@ def _parameters(examination: Examination, blocked: dict[ir.Value, str]) -> list[
     rows = []
     candidates = dict.fromkeys(examination.wrt)
     candidates.update(dict.fromkeys(v for v in examination.weights if v.dtype in FLOATS))
-    for value in candidates:
+    for value in sorted(candidates, key=_first_use(examination.model.graph)):
         why = blocked.get(value, "")
         if not why and value not in examination.active:
             why = _why_not(value, examination)
@@ -165,6 +166,13 @@ def _parameters(examination: Examination, blocked: dict[ir.Value, str]) -> list[
             Parameter(name, _layer(name), value.dtype.name.lower(), shape, size, not why, why)
         )
     return rows
+
+
+def _first_use(graph: ir.Graph) -> Callable[[ir.Value], int]:
+    """A key that sorts values by the first node that reads them."""
+    order = {node: number for number, node in enumerate(graph)}
+    last = len(order)
+    return lambda value: min((order.get(user, last) for user, _ in value.uses()), default=last)
 
 
 def _why_not(value: ir.Value, examination: Examination) -> str:
