@@ -54,6 +54,21 @@ def test_names_and_order():
     onnx.checker.check_model(g, full_check=True)
 
 
+def test_the_order_is_the_model_s_whatever_the_sizes():
+    names_ = [f"w{i}" for i in range(4)]
+    sizes = (3, 3000, 5, 2000)
+    weights = [
+        numpy_helper.from_array(np.ones(n, np.float32), w)
+        for w, n in zip(names_, sizes, strict=True)
+    ]
+    nodes = [helper.make_node("ReduceSum", [w], [f"s{w}"], keepdims=0) for w in names_]
+    nodes.append(helper.make_node("Sum", [f"s{w}" for w in names_], ["loss"]))
+    info = helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])
+    graph = helper.make_graph(nodes, "g", [], [info], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert names(grad(model))[1] == ["loss", *(f"{w}_grad" for w in names_)]
+
+
 def test_gradients_have_the_shape_and_type_of_their_tensor():
     g = vjp(parse(TWO_LAYERS), wrt=["x", "w1"])
     shapes = {o.name: o.type for o in g.graph.output}
