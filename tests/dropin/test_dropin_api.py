@@ -145,7 +145,9 @@ def test_parameters_as_one_vector(tmp_path):
         module.copy_buffer_to_parameters(buffer, trainable_only)
         again = module.get_contiguous_parameters(trainable_only).numpy()
         np.testing.assert_array_equal(again, vector + 1)
-        module.copy_buffer_to_parameters(OrtValue.ortvalue_from_numpy(vector)._ortvalue, trainable_only)
+        module.copy_buffer_to_parameters(
+            OrtValue.ortvalue_from_numpy(vector)._ortvalue, trainable_only
+        )
     np.testing.assert_array_equal(module.get_contiguous_parameters().numpy(), both)
 
 
@@ -188,7 +190,9 @@ def test_two_modules_of_one_state_share_its_parameters(files):
 # ---- properties and checkpoints
 
 
-@pytest.mark.parametrize("value", [-1, 0, 1 << 40, -1.0, 0.1, 1234.0, "hello", "", True, np.int32(3), np.float64(2.5)])
+@pytest.mark.parametrize(
+    "value", [-1, 0, 1 << 40, -1.0, 0.1, 1234.0, "hello", "", True, np.int32(3), np.float64(2.5)]
+)
 def test_properties_survive_a_checkpoint(files, tmp_path, value):
     state = files.state()
     assert len(state.properties) == 0
@@ -403,7 +407,12 @@ def test_strings_can_be_inputs(tmp_path):
 
 def test_the_training_model_runs_in_a_session_of_its_own(files):
     session = onnxgrad.session(files.folder / "training_model.onnx")
-    feeds = {**arrays_of(classifier()), "input": X, "labels": LABELS, "lazy_reset_grad": np.array([True])}
+    feeds = {
+        **arrays_of(classifier()),
+        "input": X,
+        "labels": LABELS,
+        "lazy_reset_grad": np.array([True]),
+    }
     feeds.update((f"{n}_grad.accumulation.buffer", np.zeros_like(feeds[n])) for n in NAMES)
     outputs = [o.name for o in session.get_outputs()]
     assert outputs[1:] == [f"{n}_grad.accumulation.out" for n in NAMES]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from dropin.helpers import LABELS, NAMES, Files, X, arrays_of, classifier, make
 from dropin.test_dropin_goldens import GOLDEN
@@ -55,9 +58,15 @@ def test_mistakes_are_a_sentence(capsys, model, tmp_path):
     for arguments, text in (
         (["artifacts", model, "--train", "zzz", "-o", tmp_path], "zzz"),
         (["artifacts", tmp_path / "no.onnx", "-o", tmp_path], "no.onnx"),
-        (["artifacts", model, "--loss", "ce", "--outputs", "zzz", "-o", tmp_path], "name zzz is not"),
+        (
+            ["artifacts", model, "--loss", "ce", "--outputs", "zzz", "-o", tmp_path],
+            "name zzz is not",
+        ),
         (["convert-checkpoint", tmp_path / "no", "-o", tmp_path / "x"], "no does not exist"),
-        (["convert-checkpoint", tmp_path, "-o", tmp_path / "x"], "folder without model.safetensors"),
+        (
+            ["convert-checkpoint", tmp_path, "-o", tmp_path / "x"],
+            "folder without model.safetensors",
+        ),
         (["convert-checkpoint", model, "-o", tmp_path / "x.onnx"], "name the model with --model"),
     ):
         code, printed = run(capsys, *arguments)
@@ -83,7 +92,24 @@ def test_an_onnx_file_gets_the_numbers(capsys, model, tmp_path):
     found.trainable["fc1.bias"] += 1
     checkpoint.write(found, tmp_path / "changed")
     out = tmp_path / "out.onnx"
-    assert run(capsys, "convert-checkpoint", tmp_path / "changed", "--model", model, "-o", out)[0] == 0
+    assert (
+        run(capsys, "convert-checkpoint", tmp_path / "changed", "--model", model, "-o", out)[0] == 0
+    )
     new, old = arrays_of(onnx.load(out)), arrays_of(classifier())
     np.testing.assert_array_equal(new["fc1.bias"], old["fc1.bias"] + 1)
     np.testing.assert_array_equal(new["fc2.bias"], old["fc2.bias"])
+
+
+def test_the_program_of_the_page_runs(tmp_path, monkeypatch):
+    page = (GOLDEN.parents[2] / "docs" / "migrating.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "artifacts").mkdir()
+    onnx.save(classifier(), "model.onnx")
+    np.save("x.npy", X)
+    np.save("labels.npy", LABELS)
+    names: dict = {}
+    exec(program, names)
+    assert names["loss"] < 1.0
+    session = onnxruntime.InferenceSession("tuned.onnx")
+    assert (session.run(None, {"input": X})[0].argmax(1) == LABELS).mean() > 0.6

@@ -11,7 +11,6 @@ import onnx
 
 from onnxgrad.errors import DropInError
 
-
 OPSET_OF_EVERY_RUNTIME = 21  # the newest that onnxruntime 1.19 has
 
 
