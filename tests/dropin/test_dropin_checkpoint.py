@@ -41,7 +41,7 @@ def test_large_ones_have_a_data_file(tmp_path, monkeypatch):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c", "c.data"]
     assert flat(checkpoint.read(tmp_path / "c")) == flat(example())
     (tmp_path / "c.data").write_bytes(b"short")
-    with pytest.raises(DropInError, match="tensor 'matrix' .* has 5 bytes, expected 24"):
+    with pytest.raises(DropInError, match=r"tensor 'matrix' .* has 5 bytes, expected 24"):
         checkpoint.read(tmp_path / "c")
     (tmp_path / "c.data").unlink()
     with pytest.raises(DropInError, match=r"c.data cannot be read.*must lie beside it"):
