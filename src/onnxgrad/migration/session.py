@@ -124,7 +124,21 @@ def _match(model: ArtifactModel, state: State, path: str | os.PathLike[str]) -> 
             )
     for name in inputs:
         _match_shape(name, model, state, path)
+    for name in model.gradients:
+        _match_gradient(name, model, path)
     return inputs
+
+
+def _match_gradient(name: str, model: ArtifactModel, path) -> None:
+    """The old package does not sum the gradient of a Where over the axes that it repeats."""
+    stated, dims = model.gradient_dims[name], model.shapes[name][1]
+    if stated is not None and dims is not None and len(stated) != len(dims):
+        raise DropInError(
+            f"the training model {os.fspath(path)} computes a gradient of rank {len(stated)} for "
+            f"parameter {name!r} of shape {dims}: a mistake of onnxruntime-training, whose "
+            "gradient of Where ignores broadcasting. Make the artifacts again with "
+            "onnxgrad.artifacts.generate_artifacts"
+        )
 
 
 def _match_shape(name: str, model: ArtifactModel, state: State, path) -> None:
