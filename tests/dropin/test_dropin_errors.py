@@ -314,3 +314,18 @@ def test_a_checkpoint_of_another_shape_does_not_go_into_a_model(files):
     )
     expect(RuntimeError, r"'fc1.weight' has shape \[12, 9\] in the checkpoint, expected \[2, 2\]",
            lambda: onnxblock.load_checkpoint_to_model(files.folder / "checkpoint", model))  # fmt: skip
+
+
+def test_gradients_of_another_shape_than_their_parameter(files, tmp_path):
+    """As the old package computes them for a parameter that a Where repeats."""
+    model = onnx.load(files.folder / "training_model.onnx")
+    node = next(n for n in model.graph.node if n.input[0] == "fc1.bias_grad.accumulation.buffer")
+    axes = onnx.helper.make_node("Constant", [], ["axes"], value_ints=[0])
+    wrong = onnx.helper.make_node("Unsqueeze", [node.input[1], "axes"], ["wrong"])
+    place = list(model.graph.node).index(node)
+    node.input[1] = "wrong"
+    model.graph.node.insert(place, axes)
+    model.graph.node.insert(place + 1, wrong)
+    onnx.save(model, tmp_path / "wrong.onnx")
+    expect(RuntimeError, r"a gradient of rank 2 for parameter 'fc1.bias' of shape \[12\].*Make the artifacts again",
+           lambda: Module(tmp_path / "wrong.onnx", files.state()))  # fmt: skip

@@ -36,6 +36,7 @@ class TrainingSession:
         self.store = state.place(self.parameters, self.model.statistics)
         self.accumulate = False  # the first gradients replace what is in the buffers
         self._runner = _runner(self.model, state, self.parameters, options, self._outputs("g"))
+        _match_gradients(self.model, self._runner, path)
         self._adding: Runner | None = None
 
     def _outputs(self, to: str) -> dict[str, np.ndarray]:
@@ -124,21 +125,22 @@ def _match(model: ArtifactModel, state: State, path: str | os.PathLike[str]) -> 
             )
     for name in inputs:
         _match_shape(name, model, state, path)
-    for name in model.gradients:
-        _match_gradient(name, model, path)
     return inputs
 
 
-def _match_gradient(name: str, model: ArtifactModel, path) -> None:
+def _match_gradients(model: ArtifactModel, runner: Runner, path: str | os.PathLike[str]) -> None:
     """The old package does not sum the gradient of a Where over the axes that it repeats."""
-    stated, dims = model.gradient_dims[name], model.shapes[name][1]
-    if stated is not None and dims is not None and len(stated) != len(dims):
-        raise DropInError(
-            f"the training model {os.fspath(path)} computes a gradient of rank {len(stated)} for "
-            f"parameter {name!r} of shape {dims}: a mistake of onnxruntime-training, whose "
-            "gradient of Where ignores broadcasting. Make the artifacts again with "
-            "onnxgrad.artifacts.generate_artifacts"
-        )
+    ranks = {o.name: len(o.shape) for o in runner.session.get_outputs() if o.shape is not None}
+    for name, gradient in model.gradients.items():
+        dims = model.shapes[name][1]
+        rank = ranks.get(gradient)
+        if dims is not None and rank is not None and rank != len(dims):
+            raise DropInError(
+                f"the training model {os.fspath(path)} computes a gradient of rank {rank} for "
+                f"parameter {name!r} of shape {dims}: a mistake of onnxruntime-training, whose "
+                "gradient of Where ignores broadcasting. Make the artifacts again with "
+                "onnxgrad.artifacts.generate_artifacts"
+            )
 
 
 def _match_shape(name: str, model: ArtifactModel, state: State, path) -> None:

@@ -34,7 +34,6 @@ class ArtifactModel:
     outputs: list[str]  # that a step returns
     shapes: dict[str, tuple] = field(default_factory=dict)  # input -> (type, dims; None: any)
     gradients: dict[str, str] = field(default_factory=dict)  # parameter -> its gradient
-    gradient_dims: dict[str, list | None] = field(default_factory=dict)  # parameter -> as stated
     statistics: dict[str, str] = field(default_factory=dict)  # running statistic -> its new value
 
 
@@ -61,15 +60,10 @@ def training_model(path: str | os.PathLike[str], parameters: Iterable[str]) -> A
     """Return the training model at `path` without its accumulators."""
     model = load(path, "training")
     parameters = set(parameters)
-    dims = {
-        v.name.removesuffix(BUFFER): _shape(v)[1]
-        for v in model.graph.input
-        if v.name.endswith(BUFFER)
-    }
     gradients = _take_accumulators(model)
     rewrite(model)
     result = _describe(model, parameters)
-    result.gradients, result.gradient_dims = gradients, dims
+    result.gradients = gradients
     result.outputs = [name for name in result.outputs if name not in gradients.values()]
     result.statistics = _take_statistics(model, parameters)
     return result
