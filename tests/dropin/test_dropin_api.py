@@ -189,8 +189,18 @@ def test_two_modules_of_one_state_share_its_parameters(files):
     optimizer = files.optimizer(first)
     before = second(X, LABELS)
     first(X, LABELS)
+    once = gradients(state)
     optimizer.step()
     assert second(X, LABELS) < before
+    state = files.state()
+    first, second = files.module(state), files.module(state)
+    for module in (first, first, second, second, first):  # the second begins anew
+        module(X, LABELS)
+    for name, g in gradients(state).items():
+        np.testing.assert_allclose(g, 3 * once[name], rtol=1e-5, atol=1e-8)
+    again = files.optimizer(first), files.optimizer(first)
+    again[0].step()
+    assert again[1]._optimizer.step == 1
 
 
 # ---- properties and checkpoints
@@ -248,6 +258,12 @@ def test_the_users_own_session_options_are_used(files):
     assert np.isfinite(module.eval()(X, LABELS))
     again = files.module(session_options=options)  # the options know our library already
     assert np.isfinite(again(X, LABELS))
+
+
+def test_models_of_a_newer_file_format_than_onnxruntime_reads(tmp_path):
+    model = classifier()
+    model.ir_version = onnx.IR_VERSION
+    assert np.isfinite(make(tmp_path, model).module()(X, LABELS))
 
 
 def test_dropout_acts_in_training_only(tmp_path):

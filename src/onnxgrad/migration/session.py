@@ -64,7 +64,8 @@ class TrainingSession:
         """Return the runner that writes beside the gradients, which are added afterwards."""
         if self._adding is None:
             for segment in self.store.segments:
-                segment.total = np.zeros_like(segment.g)
+                if segment.total is None:  # another Module of this state may have made it
+                    segment.total = np.zeros_like(segment.g)
             self._adding = self._runner.writing_to(self._outputs("total"))
         return self._adding
 

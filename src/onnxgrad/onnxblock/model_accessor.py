@@ -58,11 +58,6 @@ def current() -> ModelAccessor:
     return _GLOBAL_ACCESSOR
 
 
-def custom_library() -> str | os.PathLike | None:
-    """Return the library of the surrounding `with custom_op_library(...)`."""
-    return _GLOBAL_CUSTOM_OP_LIBRARY
-
-
 @contextmanager
 def _building(accessor: ModelAccessor) -> Iterator[ModelAccessor]:
     global _GLOBAL_ACCESSOR
