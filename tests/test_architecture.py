@@ -50,7 +50,7 @@ MAY_IMPORT = {
 PUBLIC = {
     "ContractError", "GradientError", "OnnxGradError", "get_num_threads", "kernels", "library_path",
     "register", "session", "set_num_threads",
-    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported", "Trainer",
+    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported", "Trainer", "inspect",
 }  # fmt: skip
 
 

@@ -123,7 +123,7 @@ FAULTS = [
         "has no gradient rule yet",
     ),
     ("NonMaxSuppression before the outputs", lambda: with_nms(), "NonMaxSuppression", ""),
-    ("a Loop", lambda: with_loop(), "Loop", ""),
+    ("inside of a Loop", lambda: with_loop(), "Bernoulli", "draws a random sample"),
 ]
 
 
@@ -141,7 +141,8 @@ def with_loop() -> onnx.ModelProto:
     body = helper.make_graph(
         [
             helper.make_node("Identity", ["go"], ["go_on"]),
-            helper.make_node("Mul", ["h", "w"], ["h2"]),
+            helper.make_node("Mul", ["h", "w"], ["m"]),
+            helper.make_node("Bernoulli", ["m"], ["h2"]),
         ],
         "body",
         [
@@ -276,13 +277,12 @@ def test_what_cannot_be_read_gives_one_sentence(title, make, text, command, tmp_
     assert not (tmp_path / "g.onnx").exists()
 
 
-def test_a_crash_of_the_runtime_is_reported(tmp_path, monkeypatch):
+def test_a_crash_of_the_runtime_is_reported(tmp_path, monkeypatch, capsys):
     """The child is made to end as a crash of onnxruntime would end it."""
-    monkeypatch.setattr(probing.sys, "executable", sys.executable)
     path = tmp_path / "mlp.onnx"
     onnx.save(mlp(), path)
     assert probing.probe(path) == probing.Verdict(True, "")
-    real = subprocess.run
+    real = subprocess.Popen
 
     def crashing(command, **options):
         return real(
@@ -290,10 +290,13 @@ def test_a_crash_of_the_runtime_is_reported(tmp_path, monkeypatch):
             **options,
         )
 
-    monkeypatch.setattr(probing.subprocess, "run", crashing)
-    assert probing.probe(path) == probing.Verdict(
-        False, "onnxruntime crashed while loading it (SIGSEGV)"
-    )
+    monkeypatch.setattr(probing.subprocess, "Popen", crashing)
+    text = "onnxruntime crashed while loading it (SIGSEGV)"
+    assert probing.probe(path) == probing.Verdict(False, text, crashed=True)
+    assert text in run(capsys, "inspect", path)[1]
+    code, _, err = run(capsys, "check", path)
+    assert code == 2
+    assert err == f"onnxgrad: {path}: {text}\n"
 
 
 # ---- check

@@ -5,6 +5,7 @@ onnxgrad.register, session  the same kernels as operators in ONNX Runtime
 onnxgrad.grad, vjp          the gradient of a model, as a model
 onnxgrad.rule               a gradient rule of your own
 onnxgrad.Trainer            training: fit, evaluate, predict, save
+onnxgrad.inspect            what in a model can be trained, what not and why
 onnxgrad.artifacts, api, onnxblock   the names of onnxruntime.training, for programs written for it
 """
 
@@ -25,6 +26,7 @@ _LATER = {
         ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported"), "onnxgrad.autodiff"
     ),
     "Trainer": "onnxgrad.train",
+    "inspect": "onnxgrad.inspection",
 }
 
 __all__ = [

@@ -11,6 +11,7 @@ from onnxgrad import ort
 from onnxgrad.autodiff import vjp
 from onnxgrad.autodiff.examine import examine
 from onnxgrad.autodiff.plan import describe
+from onnxgrad.checking.forward import quiet
 
 if TYPE_CHECKING:
     from onnxgrad.checking.differences import Problem
@@ -36,29 +37,23 @@ def _forward_values(
     model: ir.Model, nodes: list[ir.Node], problem: Problem
 ) -> dict[str, np.ndarray]:
     """What every node reads, from one run with all of it as outputs."""
-    from onnxgrad.checking.differences import _quiet
-
     copy = model.clone()
     wanted = {v.name for n in nodes for v in n.inputs if v is not None and v.producer() is not None}
     known = {v.name for v in copy.graph.outputs}
     for node in copy.graph:
         copy.graph.outputs.extend(v for v in node.outputs if v.name in wanted - known)
-    session = ort.session(ir.to_proto(copy), _quiet())
+    session = ort.session(ir.to_proto(copy), quiet())
     inputs = {i.name for i in session.get_inputs()}
     names = [o.name for o in session.get_outputs()]
-    results = dict(
-        zip(
-            names,
-            session.run(names, {k: v for k, v in problem.feeds.items() if k in inputs}),
-            strict=True,
-        )
-    )
+    feeds = problem.for_runtime(problem.feeds)
+    given = {k: v for k, v in feeds.items() if k in inputs}
+    results = dict(zip(names, session.run(names, given), strict=True))
     constants = {
         n: v.const_value.numpy()
         for n, v in copy.graph.initializers.items()
         if v.const_value is not None
     }
-    return {**constants, **problem.feeds, **results}
+    return {**constants, **feeds, **results}
 
 
 def _is_wrong(node: ir.Node, model: ir.Model, values, active: set[str], problem: Problem) -> bool:

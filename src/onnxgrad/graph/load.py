@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
-from onnxgrad.graph import bodies, sequences
+from onnxgrad.graph import bodies, repeats, sequences
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 from onnxgrad.graph.layout import time_first
@@ -43,6 +43,7 @@ def load(model: Any) -> ir.Model:
     time_first(copy)
     bodies.prepare(copy)
     _infer_outputs(copy)
+    repeats.infer_bodies(copy, infer)
     if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
         infer(copy)
         sequences.resolve(copy)  # lists that another list, or a branch, was hiding
@@ -181,8 +182,9 @@ def _copy(model: Any) -> ir.Model:
     except Exception as error:
         if isinstance(model, onnx.ModelProto):
             raise ValueError(f"the model is malformed: {_root(error)}") from error
-        source = f"file {os.fspath(model)!r}" if isinstance(model, (str, os.PathLike)) else "bytes"
-        raise ValueError(f"the {source} hold no ONNX model: {_root(error)}") from error
+        is_file = isinstance(model, (str, os.PathLike))
+        who = f"the file {os.fspath(model)!r} holds" if is_file else "the bytes hold"
+        raise ValueError(f"{who} no ONNX model: {_root(error)}") from error
     raise ValueError(
         f"model is a {type(model).__name__}, expected a path, bytes, "
         "an onnx.ModelProto or an onnx_ir.Model"

@@ -12,53 +12,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
+from job.problem import LABEL, X, run, write_csv, write_jsonl
 
-from onnxgrad.cli import main
 from onnxgrad.demo import digits, models
 
-RNG = np.random.default_rng(11)
-X = RNG.normal(size=(120, 4)).astype(np.float32)
-LABEL = (X @ RNG.normal(size=(4, 3))).argmax(1)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    model = onnx.parser.parse_model("""
-        <ir_version: 8, opset_import: ["" : 17]>
-        mlp (float[N, 4] x) => (float[N, 3] logits) { h = MatMul(x, w1)  a = Tanh(h)  logits = MatMul(a, w2) }""")
-    for name, shape in (("w1", (4, 8)), ("w2", (8, 3))):
-        array = np.random.default_rng(1).normal(0, 0.5, shape).astype(np.float32)
-        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    onnx.save(model, "model.onnx")
-    np.savez("d.npz", x=X, label=LABEL)
-    return tmp_path
-
-
 TRAIN = ("train", "model.onnx", "--data", "d.npz", "-o", "t.onnx")
-
-
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    code = main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def write_csv(path: str, header: str = "a,b,c,d,label") -> None:
-    rows = [",".join([*(f"{v:.6f}" for v in x), str(y)]) for x, y in zip(X, LABEL, strict=True)]
-    Path(path).write_text("\n".join([header, *rows]) + "\n")
-
-
-def write_jsonl(path: str) -> None:
-    Path(path).write_text(
-        "".join(
-            json.dumps({"x": x.tolist(), "label": int(y)}) + "\n"
-            for x, y in zip(X, LABEL, strict=True)
-        )
-    )
 
 
 # ---- train
@@ -122,7 +82,7 @@ def test_json_lines(folder, capsys):
     code, out, _ = run(capsys, *TRAIN, "--epochs", 2, "--json")
     events = [json.loads(line) for line in out.splitlines()]
     assert code == 0
-    assert [e["event"] for e in events] == ["epoch", "epoch", "done"]
+    assert [e["event"] for e in events] == ["start", "epoch", "epoch", "done"]
 
 
 def test_quiet_says_nothing(folder, capsys):
@@ -186,69 +146,7 @@ def test_ctrl_c_saves_a_checkpoint_and_the_resumed_run_ends_in_the_same_bits(fol
     assert Path("cut.onnx").read_bytes() == Path("whole.onnx").read_bytes()
 
 
-# ---- refusals: before the first step, and nothing is lost
-
-
-def nan_npz(folder):
-    bad = X.copy()
-    bad[7, 2] = np.nan
-    np.savez("bad.npz", x=bad, label=LABEL)
-    return "bad.npz"
-
-
-def npz(**arrays):
-    def write(folder):
-        np.savez("bad.npz", **arrays)
-        return "bad.npz"
-
-    return write
-
-
-def text(name, content):
-    def write(folder):
-        (folder / name).write_bytes(content)
-        return name
-
-    return write
-
-
-BAD_DATA = [
-    ("a missing file", lambda f: "nothing.npz", "nothing.npz: no such file"),
-    ("an empty file", text("e.csv", b""), "e.csv is empty"),
-    ("an unknown ending", text("d.xyz", b"1"), "has the ending '.xyz'"),
-    ("a folder without images", lambda f: str(f), "holds no images in folders by class"),
-    (
-        "a ragged CSV",
-        text("r.csv", b"a,b,c,d,label\n1,2,3,4,0\n1,2,3,0\n"),
-        "r.csv, line 3: 4 fields, expected 5",
-    ),
-    (
-        "an empty cell",
-        text("c.csv", b"a,b,c,d,label\n1,2,3,4,0\n1,,3,4,0\n"),
-        "c.csv, line 3: column 'b' is empty",
-    ),
-    ("a binary called .csv", text("b.csv", bytes(range(128, 256)) * 9), "b.csv is no CSV text"),
-    ("a text called .npz", text("t.npz", b"hello"), "t.npz is no .npz file"),
-    ("broken JSON", text("j.jsonl", b'{"x": [1,2,3,4], "label": 0}\n{"x": \n'), "j.jsonl, line 2:"),
-    ("other names", npz(z=X, label=LABEL, q=X), "has no array for input 'x'"),
-    ("no target", npz(x=X), "has no target: name it with --target"),
-    ("rows that differ", npz(x=X, label=LABEL[:-1]), "the arrays differ in their number of rows"),
-    ("another width", npz(x=X[:, :3], label=LABEL), "'x'"),
-    ("labels out of range", npz(x=X, label=LABEL + 5), "label"),
-    ("NaN", nan_npz, "row 7"),
-]
-
-
-@pytest.mark.parametrize(("title", "make", "expected"), BAD_DATA, ids=[b[0] for b in BAD_DATA])
-def test_bad_data_is_refused_and_an_earlier_result_is_kept(title, make, expected, folder, capsys):
-    Path("tuned.onnx").write_bytes(b"an earlier result")
-    code, _, err = run(
-        capsys, "train", "model.onnx", "--data", make(folder), "-o", "tuned.onnx", "--val", "0"
-    )
-    assert code == 2
-    assert expected in err
-    assert "Traceback" not in err
-    assert Path("tuned.onnx").read_bytes() == b"an earlier result"
+# ---- wrong settings
 
 
 @pytest.mark.parametrize(
