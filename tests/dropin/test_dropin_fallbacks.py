@@ -18,6 +18,7 @@ A, B = (
     RANDOM.standard_normal((4, 5)).astype(np.float32),
 )
 P = (np.exp(B) / np.exp(B).sum(1, keepdims=True)).astype(np.float32)
+SLOPE, LABEL = np.array(0.7, np.float32), np.array([0, 4, 2, 1])
 CASES = {
     "ReluGrad": ([A, B], {}),
     "LeakyReluGrad": ([A, B], {"alpha": 0.3}),
@@ -25,20 +26,23 @@ CASES = {
     "TanhGrad": ([A, P], {}),
     "SoftmaxGrad_13": ([A, P], {"axis": 1}),
     "LogSoftmaxGrad_13": ([A, np.log(P)], {"axis": -1}),
-    "SoftmaxCrossEntropyLossGrad": (
-        [np.array(0.7, np.float32), np.log(P), np.array([0, 4, 2, 1])], {"reduction": "mean"}),
+    "SoftmaxCrossEntropyLossInternal": ([B, LABEL], {"reduction": "mean"}),
+    "SoftmaxCrossEntropyLossGrad": ([SLOPE, np.log(P), LABEL], {"reduction": "mean"}),
+    "SoftmaxCrossEntropyLossInternalGrad": ([SLOPE, np.log(P), LABEL], {"reduction": "mean"}),
 }  # fmt: skip
 
 
 def model(kind: str):
     arrays, settings = CASES[kind]
     names = [f"i{n}" for n in range(len(arrays))]
-    node = helper.make_node(kind, names, ["y"], domain="com.microsoft", **settings)
+    forward = kind == "SoftmaxCrossEntropyLossInternal"
+    outputs, dims = (["y", "log_prob"], []) if forward else (["y"], [4, 5])
+    node = helper.make_node(kind, names, outputs, domain="com.microsoft", **settings)
     values = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in zip(names, arrays, strict=True)
     ]
-    graph = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", 1, [4, 5])])
+    graph = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", 1, dims)])
     opsets = [helper.make_opsetid("", 15), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8), dict(
         zip(names, arrays, strict=True)

@@ -14,6 +14,28 @@ import onnx
 from onnxgrad.contracts import DOMAIN
 from onnxgrad.migration.old_ops import attributes
 
+# of the mean of all samples: those of other reductions, with weights or ignored labels have none
+_CROSS_ENTROPY_GRAD = """
+SoftmaxCrossEntropyLossGrad <reduction> (dY, log_prob, label) => (d_logits)
+{
+    shape = Shape (log_prob)
+    one = Constant <value_ints = [1]> ()
+    depth = Gather (shape, one)
+    choices = Constant <value_floats = [0.0, 1.0]> ()
+    at_label = OneHot <axis = 1> (label, depth, choices)
+    p = Exp (log_prob)
+    d = Sub (p, at_label)
+    size = Size (label)
+    count = Cast <to = 1> (size)
+    each = Div (dY, count)
+    d_logits = Mul (d, each)
+}
+"""
+CROSS_ENTROPY = {  # the number of inputs without weights and ignored labels
+    "SoftmaxCrossEntropyLossInternal": 2,
+    "SoftmaxCrossEntropyLossGrad": 3,
+    "SoftmaxCrossEntropyLossInternalGrad": 3,
+}
 FORMULAS = {
     "ReluGrad": """
 ReluGrad (dY, X) => (dX)
@@ -75,22 +97,16 @@ LogSoftmaxGrad_13 <axis> (dY, Y) => (dX)
     dX = Sub (dY, share)
 }
 """,
-    "SoftmaxCrossEntropyLossGrad": """
-SoftmaxCrossEntropyLossGrad <reduction> (dY, log_prob, label) => (d_logits)
+    "SoftmaxCrossEntropyLossInternal": """
+SoftmaxCrossEntropyLossInternal <reduction> (scores, labels) => (output, log_prob)
 {
-    shape = Shape (log_prob)
-    one = Constant <value_ints = [1]> ()
-    depth = Gather (shape, one)
-    choices = Constant <value_floats = [0.0, 1.0]> ()
-    at_label = OneHot <axis = 1> (label, depth, choices)
-    p = Exp (log_prob)
-    d = Sub (p, at_label)
-    size = Size (label)
-    count = Cast <to = 1> (size)
-    each = Div (dY, count)
-    d_logits = Mul (d, each)
+    output, log_prob = SoftmaxCrossEntropyLoss <reduction: string = @reduction> (scores, labels)
 }
 """,
+    "SoftmaxCrossEntropyLossGrad": _CROSS_ENTROPY_GRAD,
+    "SoftmaxCrossEntropyLossInternalGrad": _CROSS_ENTROPY_GRAD.replace(
+        "LossGrad", "LossInternalGrad"
+    ),
 }
 
 
@@ -111,10 +127,10 @@ def _plain(kind: str, nodes: Iterable[onnx.NodeProto]) -> bool:
     """Say whether nodes are of the form that a formula is written for."""
     settings = [(n, attributes(n)) for n in nodes]
     read = set(re.findall(r"@(\w+)", FORMULAS[kind]))
-    if kind != "SoftmaxCrossEntropyLossGrad":
-        return all(read <= set(given) for _, given in settings)
-    return all(
-        len(node.input) == 3
+    if not all(read <= set(given) for _, given in settings):
+        return False
+    return kind not in CROSS_ENTROPY or all(
+        len([i for i in node.input if i]) == CROSS_ENTROPY[kind]
         and given.get("reduction", b"mean") == b"mean"
         and "ignore_index" not in given
         for node, given in settings
