@@ -79,11 +79,38 @@ def test_config_file_and_flags_are_one_definition(folder, capsys):
     assert "epoch 3" not in out
 
 
-def test_json_lines(folder, capsys):
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "train.md").read_text()
+
+
+def test_json_lines_are_as_documented(folder, capsys):
     code, out, _ = run(capsys, *TRAIN, "--epochs", 2, "--json")
     events = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert [e["event"] for e in events] == ["start", "epoch", "epoch", "done"]
+    for event in events:
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{event['event']}`"))
+        unknown = [k for k in event if k != "val_accuracy" and k != "event" and f"`{k}`" not in row]
+        assert unknown == []
+
+
+def test_the_run_folder_is_as_documented(folder, capsys):
+    assert run(capsys, *TRAIN, "--epochs", 2, "--quiet")[0] == 0
+    made = {p.name for p in Path("runs/model-1").iterdir()}
+    assert made == {"args.yaml", "args.json", "results.csv", "checkpoints", "report.html"}
+    assert [name for name in made if f"`{name}" not in PAGE] == []
+    kept = sorted(p.name for p in Path("runs/model-1/checkpoints").iterdir())
+    assert kept[0] == "best"
+    assert all(name.startswith("step-") for name in kept[1:])
+
+
+def test_the_report_has_every_part(folder, capsys):
+    assert run(capsys, *TRAIN, "--epochs", 2, "--quiet")[0] == 0
+    report = Path("runs/model-1/report.html").read_text()
+    titles = re.findall(r"<h2>(.*?)</h2>", report)
+    assert titles == ["Before and after", "Curves", "Confusion matrix", "Parameters", "Decisions",
+                      "Time by part", "Settings", "Environment"]  # fmt: skip
+    assert "forward and backward" in report
+    assert "last gradient" in report
 
 
 def test_quiet_says_nothing(folder, capsys):

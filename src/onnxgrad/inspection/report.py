@@ -14,6 +14,7 @@ import onnx_ir as ir
 from onnxgrad.autodiff.examine import Examination, examine
 from onnxgrad.autodiff.plan import FLOATS, captured
 from onnxgrad.inspection.cost import Cost, estimate
+from onnxgrad.inspection.ends import dead_ends
 from onnxgrad.inspection.guess import Guess, guess
 from onnxgrad.inspection.notes import notes
 from onnxgrad.inspection.reading import read
@@ -93,6 +94,7 @@ def inspect(model: Any, *, batch: int = 1) -> Inspection:
     original, prepared = read(model)
     examination = examine(prepared)
     graph = examination.model.graph
+    examination.problems += dead_ends(examination)
     blocked = _blocked(examination)
     parameters = _parameters(examination, blocked)
     trainable = [v for v in examination.wrt if v in examination.active and v not in blocked]

@@ -35,8 +35,9 @@ class Config:
     data: str = setting(
         "",
         "training data: .npz, .csv, .jsonl, .parquet, a folder of .npy files or of images by class",
+        shown="FILE",
     )
-    output: str = setting("", "where to write the tuned model", short="-o")
+    output: str = setting("", "where to write the tuned model", short="-o", shown="FILE")
     target: str = setting("", "name of the target column or array (default: guessed)")
     ignore: str = setting("", "columns to leave out, with commas")
     val: str = setting(
@@ -112,7 +113,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
                 type=kind,
                 default=argparse.SUPPRESS,
                 help=text,
-                metavar={int: "N", float: "X", str: "TEXT"}[kind],
+                metavar=field.metadata.get("shown", {int: "N", float: "X", str: "TEXT"}[kind]),
             )
 
 
