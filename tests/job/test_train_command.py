@@ -117,6 +117,16 @@ def test_quiet_says_nothing(folder, capsys):
     assert run(capsys, *TRAIN, "--epochs", 1, "--quiet") == (0, "", "")
 
 
+def test_text_of_the_data_is_escaped_in_the_report(folder, capsys):
+    words = np.array(["<script>a</script>", "b&b", '"c"'])
+    np.savez("d.npz", **{"x": X, "<img src=x>": words[LABEL]})
+    assert run(capsys, *TRAIN, "--epochs", 1, "--quiet")[0] == 0
+    report = Path("runs/model-1/report.html").read_text()
+    assert "&lt;script&gt;a" in report
+    assert "b&amp;b" in report
+    assert not re.search(r"<script|<img", report)
+
+
 def test_report_is_self_contained_and_escaped(folder, capsys):
     os.rename("model.onnx", "<b>model.onnx")
     code, *_ = run(
