@@ -7,7 +7,7 @@ BUILD  := scikit-build-core nanobind ninja cmake
 NATIVE := $(shell find native -type f \( -name '*.cpp' -o -name '*.h' -o -name '*.inc' \))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tour test check bench goldens versions wheels docs format lint clean
+.PHONY: help demo tour test check bench goldens goldens-dropin versions wheels docs format lint clean
 
 help:
 	@echo "make demo      train a small network on handwritten digits, from one ONNX file to another"
@@ -60,6 +60,9 @@ bench: $(VENV)/ready
 
 goldens: $(VENV)/ready
 	@$(RUN) tests/golden/record.py $(OPS)
+
+goldens-dropin: $(VENV)/ready
+	@$(RUN) tests/dropin/record_artifacts.py $(NETS)
 
 versions: $(VENV)/ready
 	@$(RUN) tools/try_versions.py

@@ -41,6 +41,10 @@ MAY_IMPORT = {
     "graph": {"errors", "graph"},
     "autodiff": {"errors", "contracts", "graph", "autodiff"},
     "train": {"errors", "contracts", "kernels", "ort", "graph", "autodiff", "train"},
+    "migration": {"errors", "contracts", "graph", "train", "migration"},
+    "onnxblock": {"errors", "contracts", "graph", "autodiff", "migration", "onnxblock"},
+    "artifacts": {"errors", "graph", "ort", "onnxblock"},
+    "api": {"errors", "migration", "api"},
 }
 
 PUBLIC = {

@@ -71,7 +71,7 @@ FAULTS = [
         "NonMaxSuppression",
         "no useful derivative",
     ),
-    ("a Loop", lambda: with_loop(), "Loop", ""),
+    ("inside of a Loop", lambda: with_loop(), "Bernoulli", "draws a random sample"),
 ]
 
 
@@ -89,7 +89,8 @@ def with_loop() -> onnx.ModelProto:
     body = helper.make_graph(
         [
             helper.make_node("Identity", ["go"], ["go_on"]),
-            helper.make_node("Mul", ["h", "w"], ["h2"]),
+            helper.make_node("Mul", ["h", "w"], ["m"]),
+            helper.make_node("Bernoulli", ["m"], ["h2"]),
         ],
         "body",
         [

@@ -1,10 +1,12 @@
-// run_phases: work in which each phase needs the one before it, on any pool of threads and without a barrier.
+// run_phases: work in which each phase needs the one before it, on any pool of threads and without
+// a barrier.
 //
-// A recurrent network is a long chain of short products: step t + 1 needs all of step t. The host's parallel_for
-// promises nothing about how many of its pieces run at once, so a barrier between pieces could wait for one that
-// never starts. Here every piece is a *member* that walks through all phases: it takes slices of the current
-// phase until none is left, waits for those that others still hold, and goes on. A member that starts late joins
-// at the current phase; one member alone completes everything; nobody waits for a member that has not started.
+// A recurrent network is a long chain of short products: step t + 1 needs all of step t. The host's
+// parallel_for promises nothing about how many of its pieces run at once, so a barrier between
+// pieces could wait for one that never starts. Here every piece is a *member* that walks through
+// all phases: it takes slices of the current phase until none is left, waits for those that others
+// still hold, and goes on. A member that starts late joins at the current phase; one member alone
+// completes everything; nobody waits for a member that has not started.
 #pragma once
 #include <atomic>
 #include <thread>
@@ -33,7 +35,8 @@ class Progress {
   bool take(Dim phase, Dim slice) {
     std::atomic<Dim>& taken = taken_[slice];
     Dim before = taken.load(std::memory_order_relaxed);
-    return before < phase && taken.compare_exchange_strong(before, phase, std::memory_order_relaxed);
+    return before < phase &&
+           taken.compare_exchange_strong(before, phase, std::memory_order_relaxed);
   }
   // After the work on a slice. Whoever finishes the last one opens the next phase.
   void finish(Dim phase, Dim slices) {
@@ -41,14 +44,19 @@ class Progress {
     finished_.store(0, std::memory_order_relaxed);
     phase_.store(phase + 1, std::memory_order_release);
   }
-  // Until the phase is over. The holder of a slice is running, so the wait is short unless the machine is busy.
+  // Until the phase is over. The holder of a slice is running, so the wait is short unless the
+  // machine is busy.
   void wait_for_the_end_of(Dim phase) const {
-    for (int spins = 0; this->phase() == phase; ++spins) {
-      if (spins < 1000)
-        pause();
-      else
-        std::this_thread::yield();
+    if (ends_soon(phase)) return;
+    while (this->phase() == phase) std::this_thread::yield();
+  }
+  // Waits about 10 µs.
+  bool ends_soon(Dim phase) const {
+    for (int spins = 0; spins < 1000; ++spins) {
+      if (this->phase() != phase) return true;
+      pause();
     }
+    return false;
   }
 
  private:
@@ -67,8 +75,9 @@ class Progress {
   alignas(64) std::atomic<Dim> taken_[kMaxSlices];  // the last phase in which a slice was taken
 };
 
-// Where member 0, 1, 2, 3, … begins among the slices: at 0, 1/2, 1/4, 3/4, … of them. Members stay with the same
-// slices from phase to phase, so what those read (packed weights) stays in the cache of one core.
+// Where member 0, 1, 2, 3, … begins among the slices: at 0, 1/2, 1/4, 3/4, … of them. Members stay
+// with the same slices from phase to phase, so what those read (packed weights) stays in the cache
+// of one core.
 inline Dim first_slice(unsigned member, Dim slices) {
   Dim at = 0, part = slices;
   for (; member && part > 1; member /= 2) {
@@ -80,9 +89,9 @@ inline Dim first_slice(unsigned member, Dim slices) {
 
 }  // namespace detail
 
-// body(phase, slice) for every slice < slices_of(phase) <= kMaxSlices of every phase < phases, phase by phase.
-// Slices are cut by shape, so every number of threads gives the same bits. slices_of must give at least 1, and
-// body must not throw.
+// body(phase, slice) for every slice < slices_of(phase) <= kMaxSlices of every phase < phases,
+// phase by phase. Slices are cut by shape, so every number of threads gives the same bits.
+// slices_of must give at least 1, and body must not throw.
 template <class SlicesOf, class Body>
 void run_phases(Call& call, Dim phases, SlicesOf&& slices_of, Body&& body) {
   Dim members = 1;
@@ -97,6 +106,9 @@ void run_phases(Call& call, Dim phases, SlicesOf&& slices_of, Body&& body) {
     const unsigned member = progress.arrive();
     for (Dim phase; (phase = progress.phase()) < phases;) {
       const Dim slices = slices_of(phase), first = detail::first_slice(member, slices);
+      // A phase with fewer slices than members is left to the first of them, whose caches hold what
+      // it reads.
+      if (member >= slices && progress.ends_soon(phase)) continue;
       for (Dim i = 0; i < slices; ++i) {
         const Dim slice = first + i < slices ? first + i : first + i - slices;
         if (!progress.take(phase, slice)) continue;

@@ -1,4 +1,5 @@
-// The activations of ONNX's recurrent operators: parsing, value, and slope as a function of the value.
+// The activations of ONNX's recurrent operators: parsing, value, and slope as a function of the
+// value.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -9,10 +10,21 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 enum class Function : std::uint8_t {
-  affine, relu, leaky_relu, thresholded_relu, tanh, scaled_tanh, sigmoid, hard_sigmoid, elu, softsign, softplus
+  affine,
+  relu,
+  leaky_relu,
+  thresholded_relu,
+  tanh,
+  scaled_tanh,
+  sigmoid,
+  hard_sigmoid,
+  elu,
+  softsign,
+  softplus
 };
 
-// Defaults as in onnxruntime, which takes 0 where it knows no default (ONNX's ThresholdedRelu alone has 1).
+// Defaults as in onnxruntime, which takes 0 where it knows no default (ONNX's ThresholdedRelu alone
+// has 1).
 struct FunctionSpec {
   const char* name;
   Function function;
@@ -55,20 +67,26 @@ inline const FunctionSpec& function_named(const Contract& contract, const std::s
     if (same_word(name, spec.name)) return spec;
   std::string known;
   for (const FunctionSpec& spec : function_specs())
-    known += (known.empty() ? "" : spec.function == Function::softplus ? " or " : ", ") + std::string(spec.name);
+    known += (known.empty()                         ? ""
+              : spec.function == Function::softplus ? " or "
+                                                    : ", ") +
+             std::string(spec.name);
   contract.fail("activations has '" + name + "', expected " + known);
 }
 
-// Without a name the list is that of `defaults`, once per direction. Alphas and betas are consumed in order, each
-// by the functions that take one; a function that finds none left has its default.
-inline std::vector<Activation> parse_activations(const Contract& contract, Strings names, const Floats& alphas,
-                                                 const Floats& betas, const Strings& defaults, Dim directions) {
+// Without a name the list is that of `defaults`, once per direction. Alphas and betas are consumed
+// in order, each by the functions that take one; a function that finds none left has its default.
+inline std::vector<Activation> parse_activations(const Contract& contract, Strings names,
+                                                 const Floats& alphas, const Floats& betas,
+                                                 const Strings& defaults, Dim directions) {
   const std::size_t expected = defaults.size() * std::size_t(directions);
   if (names.empty())
-    for (Dim d = 0; d < directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
+    for (Dim d = 0; d < directions; ++d)
+      names.insert(names.end(), defaults.begin(), defaults.end());
   if (names.size() != expected)
-    contract.fail("activations has " + std::to_string(names.size()) + " names, expected " + std::to_string(expected) +
-                  " (" + std::to_string(defaults.size()) + " for each direction)");
+    contract.fail("activations has " + std::to_string(names.size()) + " names, expected " +
+                  std::to_string(expected) + " (" + std::to_string(defaults.size()) +
+                  " for each direction)");
   std::vector<Activation> list;
   std::size_t alpha = 0, beta = 0;
   for (const std::string& name : names) {
@@ -81,7 +99,8 @@ inline std::vector<Activation> parse_activations(const Contract& contract, Strin
   return list;
 }
 
-// The gradient reads slopes off stored values. Below alpha 0 these three take a value on both sides of their kink.
+// The gradient reads slopes off stored values. Below alpha 0 these three take a value on both sides
+// of their kink.
 inline void require_slopes(const Contract& contract, const std::vector<Activation>& activations) {
   for (const Activation& a : activations) {
     const bool kinked = a.function == Function::leaky_relu || a.function == Function::elu ||
@@ -89,8 +108,10 @@ inline void require_slopes(const Contract& contract, const std::vector<Activatio
     if (!kinked || a.alpha >= 0) continue;
     for (const FunctionSpec& spec : function_specs())
       if (spec.function == a.function)
-        contract.fail("activation " + std::string(spec.name) + " has alpha " + to_string(Attribute(a.alpha)) +
-                      ", expected 0 or more: below that its derivative does not follow from its stored value");
+        contract.fail("activation " + std::string(spec.name) + " has alpha " +
+                      to_string(Attribute(a.alpha)) +
+                      ", expected 0 or more: below that its derivative does not follow from its "
+                      "stored value");
   }
 }
 
@@ -107,7 +128,8 @@ template <class T, class F> ONNXGRAD_INLINE Vec<T> lane_by_lane(Vec<T> x, F f) {
 
 // f(x).
 template <class T> inline Vec<T> value_of(Activation f, Vec<T> x) {
-  const Vec<T> zero{}, one = splat<T>(T(1)), alpha = splat<T>(T(f.alpha)), beta = splat<T>(T(f.beta));
+  const Vec<T> zero{}, one = splat<T>(T(1)), alpha = splat<T>(T(f.alpha)),
+                       beta = splat<T>(T(f.beta));
   switch (f.function) {
     case Function::affine: return alpha * x + beta;
     case Function::relu: return select(x < zero, zero, x);
@@ -118,17 +140,21 @@ template <class T> inline Vec<T> value_of(Activation f, Vec<T> x) {
     case Function::sigmoid: return sigmoid<T>(x);
     case Function::hard_sigmoid: return at_most(one, at_least(zero, alpha * x + beta));
     case Function::elu:
-      return select(x < zero, alpha * detail::lane_by_lane<T>(x, [](T v) { return v < 0 ? std::expm1(v) : v; }), x);
+      return select(
+          x < zero,
+          alpha * detail::lane_by_lane<T>(x, [](T v) { return v < 0 ? std::expm1(v) : v; }), x);
     case Function::softsign: return x / (one + magnitude<T>(x));
     case Function::softplus:  // ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)
-      return detail::lane_by_lane<T>(x, [](T v) { return (v > 0 ? v : v * 0) + std::log1p(std::exp(-std::abs(v))); });
+      return detail::lane_by_lane<T>(
+          x, [](T v) { return (v > 0 ? v : v * 0) + std::log1p(std::exp(-std::abs(v))); });
   }
   return x;
 }
 
 // f'(x) for y = f(x).
 template <class T> inline Vec<T> slope_at(Activation f, Vec<T> y) {
-  const Vec<T> zero{}, one = splat<T>(T(1)), alpha = splat<T>(T(f.alpha)), beta = splat<T>(T(f.beta));
+  const Vec<T> zero{}, one = splat<T>(T(1)), alpha = splat<T>(T(f.alpha)),
+                       beta = splat<T>(T(f.beta));
   switch (f.function) {
     case Function::affine: return alpha;
     case Function::relu:
@@ -150,12 +176,14 @@ template <class T> inline Vec<T> slope_at(Activation f, Vec<T> y) {
 
 // An activation behind a clip: f(max(-clip, min(x, clip))).
 //
-// Where the clip acted the slope is 0. Only values are stored, so that is recognised by the value: f is monotone,
-// and what f gives at a limit comes from an x at the limit or beyond, up to rounding. Values within 8 ulp of
-// f(±clip) count as clipped; the x that this takes wrongly lie within 8 ulp / f'(clip) of the limit.
+// Where the clip acted the slope is 0. Only values are stored, so that is recognised by the value:
+// f is monotone, and what f gives at a limit comes from an x at the limit or beyond, up to
+// rounding. Values within 8 ulp of f(±clip) count as clipped; the x that this takes wrongly lie
+// within 8 ulp / f'(clip) of the limit.
 template <class T> class ClippedActivation {
  public:
-  ClippedActivation(Activation f, bool has_clip, float clip) : f_(f), has_clip_(has_clip), clip_(T(clip)) {
+  ClippedActivation(Activation f, bool has_clip, float clip)
+      : f_(f), has_clip_(has_clip), clip_(T(clip)) {
     if (!has_clip) return;
     const T a = value_of<T>(f, splat<T>(-clip_))[0], b = value_of<T>(f, splat<T>(clip_))[0];
     const T low = a < b ? a : b, high = a < b ? b : a, ulps = 8 * std::numeric_limits<T>::epsilon();
@@ -178,8 +206,9 @@ template <class T> class ClippedActivation {
   T clip_, low_ = 0, high_ = 0;
 };
 
-// What a cell does with its pre-activations: gates through f, candidates through g, the cell state through h.
-// (GRU has no h.) The standard cell is compiled by itself: there the choice of function costs nothing.
+// What a cell does with its pre-activations: gates through f, candidates through g, the cell state
+// through h. (GRU has no h.) The standard cell is compiled by itself: there the choice of function
+// costs nothing.
 template <class T> struct StandardCell {
   ONNXGRAD_INLINE Vec<T> gate(Vec<T> x) const { return sigmoid<T>(x); }
   ONNXGRAD_INLINE Vec<T> gate_slope(Vec<T> y) const { return y * (T(1) - y); }
@@ -193,7 +222,9 @@ template <class T> struct AnyCell {
   ClippedActivation<T> f, g, h;
   // `functions` points at the direction's f, g and, with three of them, h.
   AnyCell(const Activation* functions, int count, bool has_clip, float clip)
-      : f(functions[0], has_clip, clip), g(functions[1], has_clip, clip), h(functions[count - 1], false, 0) {}
+      : f(functions[0], has_clip, clip),
+        g(functions[1], has_clip, clip),
+        h(functions[count - 1], false, 0) {}
   ONNXGRAD_INLINE Vec<T> gate(Vec<T> x) const { return f.value(x); }
   ONNXGRAD_INLINE Vec<T> gate_slope(Vec<T> y) const { return f.slope(y); }
   ONNXGRAD_INLINE Vec<T> candidate(Vec<T> x) const { return g.value(x); }

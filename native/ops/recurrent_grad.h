@@ -1,13 +1,13 @@
-// The part of a recurrent gradient that does not depend on the cell: memory, products, and who owns what.
+// The part of a recurrent gradient that does not depend on the cell: memory, products, and who owns
+// what.
 //
-// da holds the gradients of the pre-activations of a chunk, one row per active row and step. Its columns are gate
-// by gate, H each. The weight gradients take them in sections: a section's columns are neighbouring rows of dW.
+// da holds the gradients of the pre-activations of a chunk, one row per active row and step. Its
+// columns are gate by gate, H each. The weight gradients take them in sections: a section's columns
+// are neighbouring rows of dW.
 #pragma once
-#include "ops/recurrent_products.h"
+#include "ops/recurrent_kernel.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
-
-struct ColumnRange { Dim first, last; };
 
 struct GradLayout {
   Dim gates;                  // of W and R
@@ -19,9 +19,10 @@ struct GradLayout {
   }
 };
 
+// The tensors that both cells have.
 template <class T> struct RecurrentGradTensors {
-  Tensor<const T> x, w, r, h0, hall;
-  Tensor<T> dx, dw, dr;
+  Tensor<const T> x, w, r, h0, hall, grad_hall, grad_ht;
+  Tensor<T> dx, dw, dr, db, dh0;
 };
 
 // Working memory of one direction.
@@ -30,43 +31,24 @@ template <class T> struct RecurrentGradMemory {
   Workspace::Shared<T> packed_x, packed_h;  // X [rows][I] and Ht-1 [rows][H] of a chunk, packed
   Workspace::Shared<T> da;                  // [rows][da_pitch]
   Workspace::Shared<T> dh;                  // [N][H], the cotangent of Ht
-  Workspace::Shared<T> tiles;               // [slices][gate block], da packed for the weight gradients
-  Workspace::Shared<T> dx;                  // [rows][I], where rows have lengths
+  Workspace::Shared<T> tiles;  // [slices][gate block], da packed for the weight gradients
+  Workspace::Shared<T> dx;     // [rows][I], where rows have lengths
 };
 
-template <class T> class RecurrentGrad {
+template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, Cell> {
+  using Base = RecurrentKernel<T, Cell>;
+
  public:
-  RecurrentGrad(const RecurrentCall& r, const Lengths& lengths, const std::vector<Chunk>& chunks, GradLayout layout,
-                Workspace& space)
-      : s_(r.shape), lengths_(lengths), chunks_(chunks), layout_(layout), space_(space),
-        pitch_(pitch_for<T>(layout.columns() * s_.H)), zeros_(space.shared<T>(std::max(s_.H, s_.I))) {
-    const Dim rows = most_rows(chunks), gates = layout.gates * s_.H;
-    for (Dim d = 0; d < s_.D; ++d) {
-      reversed_[d] = r.starts_at_the_end[d] || d == 1;
-      memory_.push_back({space.shared<T>(packed_size<T>(gates, s_.I)), space.shared<T>(packed_size<T>(gates, s_.H)),
-                         space.shared<T>(packed_size<T>(rows, s_.I)), space.shared<T>(packed_size<T>(rows, s_.H)),
-                         space.shared<T>(rows * pitch_), space.shared<T>(s_.N * s_.H),
-                         space.shared<T>(weight_slices(rows) * gate_block_size<T>(rows)),
-                         space.shared<T>(lengths.sorted() ? rows * s_.I : 0)});
-    }
-  }
-
-  // The gradient runs against the direction.
-  std::vector<std::vector<Moment>> programs(Stages stages) {
-    clear(space_[zeros_].data(), zeros_.size);
-    std::vector<std::vector<Moment>> programs;
-    for (Dim d = 0; d < s_.D; ++d) programs.push_back(program_of(lengths_, chunks_, stages, !reversed_[d]));
-    return programs;
-  }
-
   Dim slices(const Moment& m) const {
-    const Dim gates = layout_.gates * s_.H, rows = chunks_.empty() ? 0 : chunk(m).rows;
+    const Dim gates = gates_ * s_.H, rows = chunks_.empty() ? 0 : chunk(m).rows;
     switch (m.stage) {
-      case Stage::pack: return slices_for(gates * (s_.I + s_.H) * 16, hidden_panels() + input_panels());
-      case Stage::gather: return slices_for(rows * (s_.I + s_.H) * 16, hidden_panels() + input_panels());
+      case Stage::pack:
+        return slices_for(gates * (s_.I + s_.H) * kPackWork, hidden_panels() + input_panels());
+      case Stage::gather:
+        return slices_for(rows * (s_.I + s_.H) * kPackWork, hidden_panels() + input_panels());
       case Stage::linear: return slices_for(rows * s_.H * s_.H, hidden_panels());
       case Stage::step:
-      case Stage::second: return slices_for(s_.N * gates * s_.H, hidden_panels());
+      case Stage::second: return Base::step_slices();
       case Stage::after: return hidden_slices() + input_slices(rows) + weight_slices(rows);
       case Stage::finish: return 1;
     }
@@ -74,28 +56,65 @@ template <class T> class RecurrentGrad {
   }
 
  protected:
-  const Chunk& chunk(const Moment& m) const { return chunks_[static_cast<std::size_t>(m.chunk)]; }
+  using Base::at, Base::chunk, Base::chunks_, Base::gates_, Base::lengths_, Base::s_;
+
+  RecurrentGrad(const RecurrentCall& r, const Lengths& lengths, const std::vector<Chunk>& chunks,
+                GradLayout layout, bool sums_rows, Workspace& space)
+      : Base(r, lengths, chunks, layout.gates, panel_count<T>(r.shape.H), sums_rows, space),
+        layout_(layout),
+        pitch_(pitch_for<T>(layout.columns() * s_.H)),
+        zeros_(space.shared<T>(std::max(s_.H, s_.I))) {
+    const Dim rows = most_rows(chunks), gates = layout.gates * s_.H;
+    const auto shared = [&](Dim size) { return space.shared<T>(size); };
+    for (Dim d = 0; d < s_.D; ++d)
+      memory_.push_back({shared(packed_size<T>(gates, s_.I)), shared(packed_size<T>(gates, s_.H)),
+                         shared(packed_size<T>(rows, s_.I)), shared(packed_size<T>(rows, s_.H)),
+                         shared(rows * pitch_), shared(s_.N * s_.H),
+                         shared(weight_slices(rows) * gate_block_size<T>(rows)),
+                         shared(lengths.sorted() ? rows * s_.I : 0)});
+  }
+
+  // `also`: the outputs that only this cell has.
+  template <class Kernel> void run_gradient(Call& call, Kernel& kernel, Stages stages,
+                                            std::initializer_list<const char*> also) {
+    const bool empty = chunks_.empty();
+    if (empty || s_.D == 2 || lengths_.sorted()) clear_output<T>(call, "dX");
+    if (!empty) {
+      clear(at(zeros_), zeros_.size);
+      return Base::run_stages(call, kernel, stages, true);
+    }
+    for (const char* name : {"dW", "dR", "dB", "dH0"}) clear_output<T>(call, name);
+    for (const char* name : also) clear_output<T>(call, name);
+  }
+
+  void take_tensors(Tensors<T>& of) {
+    tensors_ = {of.input_sequence("X"), of.input("W"),
+                of.input("R"),          of.input("H0"),
+                of.input("HAll"),       of.input("grad_HAll"),
+                of.input("grad_Ht"),    of.output_sequence("dX"),
+                of.output("dW"),        of.output("dR"),
+                of.output("dB"),        of.output("dH0")};
+  }
+
   const RecurrentGradMemory<T>& memory(Dim d) const { return memory_[static_cast<std::size_t>(d)]; }
-  T* at(Workspace::Shared<T> block) const { return space_[block].data(); }
   const T* zeros() const { return at(zeros_); }
   T* da_row(Dim d, Dim row) const { return at(memory(d).da) + row * pitch_; }
   T* dh_row(Dim d, Dim k) const { return at(memory(d).dh) + k * s_.H; }
   Dim da_pitch() const { return pitch_; }
-  Dim hidden_panels() const { return panel_count<T>(s_.H); }
+  Dim hidden_panels() const { return Base::units_; }
   Dim input_panels() const { return panel_count<T>(s_.I); }
 
-  // The hidden columns of a slice: whole panels.
-  ColumnRange hidden_columns(const Moment& m, Dim slice) const {
-    return hidden_columns(slices({Stage::step, m.chunk}), slice);
+  // Whole panels of hidden units, as columns.
+  ColumnRange columns(Dim panel, Dim panel_end) const {
+    return {panel * kPanel<T>, std::min(panel_end * kPanel<T>, s_.H)};
   }
-  ColumnRange hidden_columns(Dim slices, Dim slice) const {
-    return {cut(hidden_panels(), slices, slice) * kPanel<T>,
-            std::min(cut(hidden_panels(), slices, slice + 1) * kPanel<T>, s_.H)};
-  }
+  ColumnRange columns(Block b) const { return columns(b.unit, b.unit_end); }
+  static Part part(Block b) { return {b.row, b.row_end, b.unit, b.unit_end}; }
 
   // Row k of Ht-1 or Ct-1: the state that the step at time t started from.
-  const T* row_before(const Tensor<const T>& all, const Tensor<const T>& initial, Dim d, Dim t, Dim k) const {
-    const Dim before = reversed_[d] ? t + 1 : t - 1;
+  const T* row_before(const Tensor<const T>& all, const Tensor<const T>& initial, Dim d, Dim t,
+                      Dim k) const {
+    const Dim before = Base::starts_at_the_end_[d] ? t + 1 : t - 1;
     if (k < lengths_.active(before)) return all.row(before, d, lengths_.source(k));
     return initial ? initial.row(0, d, lengths_.source(k)) : zeros();
   }
@@ -106,12 +125,14 @@ template <class T> class RecurrentGrad {
   void set_state(Dim d, const Tensor<const T>& from, T* state) const {
     clear(state, s_.N * s_.H);
     if (!from) return;
-    for (Dim k = 0; k < lengths_.nonempty(); ++k) copy_row(from.row(0, d, lengths_.source(k)), s_.H, state + k * s_.H);
+    for (Dim k = 0; k < lengths_.nonempty(); ++k)
+      copy_row(from.row(0, d, lengths_.source(k)), s_.H, state + k * s_.H);
   }
-  void set_dh(Dim d, const Tensor<const T>& from) const { set_state(d, from, dh_row(d, 0)); }
+  void set_initial_dh(Dim d) const { set_state(d, tensors_.grad_ht, dh_row(d, 0)); }
   void take_state(Dim d, const T* state, const Tensor<T>& to) const {
     if (!to) return;
-    for (Dim k = 0; k < s_.N; ++k) copy_row(state + k * s_.H, s_.H, to.row(0, d, lengths_.source(k)));
+    for (Dim k = 0; k < s_.N; ++k)
+      copy_row(state + k * s_.H, s_.H, to.row(0, d, lengths_.source(k)));
   }
 
   // ---- packing
@@ -119,27 +140,28 @@ template <class T> class RecurrentGrad {
   // X and Ht-1 of a chunk, for the weight gradients.
   void pack_operands(Dim d, const Moment& m, Dim slice) const {
     const Dim count = slices(m), panels = hidden_panels() + input_panels();
-    const Dim first = cut(panels, count, slice), last = cut(panels, count, slice + 1), split = hidden_panels();
+    const Dim first = cut(panels, count, slice), last = cut(panels, count, slice + 1),
+              split = hidden_panels();
     if (tensors_.dr)
       pack_rows(lengths_, chunk(m), s_.H, at(memory(d).packed_h), first, std::min(last, split),
-                [&](Dim t, Dim k) { return PlainRow<T>{row_before(tensors_.hall, tensors_.h0, d, t, k)}; });
+                [&](Dim t, Dim k) {
+                  return PlainRow<T>{row_before(tensors_.hall, tensors_.h0, d, t, k)};
+                });
     if (tensors_.dw)
-      pack_rows(lengths_, chunk(m), s_.I, at(memory(d).packed_x), std::max(first, split) - split, last - split,
-                [&](Dim t, Dim k) { return PlainRow<T>{tensors_.x.row(t, 0, lengths_.source(k))}; });
+      pack_rows(lengths_, chunk(m), s_.I, at(memory(d).packed_x), std::max(first, split) - split,
+                last - split, [&](Dim t, Dim k) {
+                  return PlainRow<T>{tensors_.x.row(t, 0, lengths_.source(k))};
+                });
   }
 
   // ---- products
 
-  static Part hidden_part(Dim rows, ColumnRange columns) {
-    return {0, rows, columns.first / kPanel<T>, panel_count<T>(columns.last)};
-  }
-
-  Dim hidden_slices() const { return slices({Stage::step}); }
+  Dim hidden_slices() const { return slices_for(s_.N * gates_ * s_.H * s_.H, hidden_panels()); }
   Dim input_slices(Dim rows) const {
-    return slices_for(rows * layout_.gates * s_.H * s_.I, (rows + kTileRows - 1) / kTileRows);
+    return slices_for(rows * gates_ * s_.H * s_.I, (rows + kTileRows - 1) / kTileRows);
   }
   Dim weight_slices(Dim rows) const {
-    return slices_for(rows * layout_.gates * s_.H * (s_.I + s_.H), gate_blocks());
+    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 16);
   }
   Dim gate_blocks() const {
     Dim blocks = 0;
@@ -147,18 +169,26 @@ template <class T> class RecurrentGrad {
     return blocks;
   }
 
-  // A slice of `after`: some columns of dh for the step before the chunk, rows of dX, or rows of weight gradients.
-  // set_dh(columns) does the first; weights(section, first, count, tiles, add) the last, for columns [first, first +
-  // count) of a section of da, packed in `tiles`.
-  template <class SetDh, class Weights>
-  void after(Dim d, const Moment& m, Dim slice, const Moment* other, SetDh&& set_dh, Weights&& weights) const {
+  // A slice of `after`: some columns of dh for the step before the chunk, rows of dX, or rows of
+  // weight gradients. set_dh(block) does the first; weights(section, first, count, tiles, add) the
+  // last, for columns [first, first + count) of a section of da, packed in `tiles`.
+  template <class SetDh, class Weights> void after(Dim d, const Moment& m, Dim slice,
+                                                   const Moment* other, SetDh&& set_dh,
+                                                   Weights&& weights) const {
     const Dim rows = chunk(m).rows, hidden = hidden_slices(), inputs = input_slices(rows);
-    if (slice < hidden) return set_dh(hidden_columns(hidden, slice));
+    if (slice < hidden) {
+      const Block block{0, lengths_.active(m.t), cut(hidden_panels(), hidden, slice),
+                        cut(hidden_panels(), hidden, slice + 1)};
+      if (tensors_.dh0 || !is_last(d, m)) set_dh(block);
+      return;
+    }
     slice -= hidden;
     if (slice >= inputs) return weight_slice(d, m, slice - inputs, weights);
-    if (tensors_.dx) input_gradient(d, m, cut(rows, inputs, slice), cut(rows, inputs, slice + 1), other);
+    if (tensors_.dx)
+      input_gradient(d, m, cut(rows, inputs, slice), cut(rows, inputs, slice + 1), other);
   }
-  template <class Weights> void weight_slice(Dim d, const Moment& m, Dim slice, Weights&& weights) const {
+  template <class Weights>
+  void weight_slice(Dim d, const Moment& m, Dim slice, Weights&& weights) const {
     const Dim rows = chunk(m).rows, count = weight_slices(rows), blocks = gate_blocks();
     const Dim first_block = cut(blocks, count, slice), last_block = cut(blocks, count, slice + 1);
     T* tiles = at(memory(d).tiles) + slice * gate_block_size<T>(rows);
@@ -168,18 +198,24 @@ template <class T> class RecurrentGrad {
       for (Dim first = 0; first < columns; first += kGateBlock, ++block) {
         if (block < first_block || block >= last_block) continue;
         const Dim width = std::min(columns - first, kGateBlock);
-        if (tensors_.dw || tensors_.dr) pack_gate_tiles(da_row(d, 0) + column + first, pitch_, rows, width, tiles);
+        if (tensors_.dw || tensors_.dr)
+          pack_gate_tiles(da_row(d, 0) + column + first, pitch_, rows, width, tiles);
         weights(Dim(section), first, width, static_cast<const T*>(tiles), !is_first(d, m));
       }
       column += columns;
     }
   }
 
-  // Is this the chunk that the direction works on first?
-  bool is_first(Dim d, const Moment& m) const { return m.chunk == (reversed_[d] ? 0 : Dim(chunks_.size()) - 1); }
+  // Is this the chunk that the direction works on last, or first?
+  bool is_last(Dim d, const Moment& m) const {
+    return m.chunk == (Base::starts_at_the_end_[d] ? Dim(chunks_.size()) - 1 : 0);
+  }
+  bool is_first(Dim d, const Moment& m) const {
+    return m.chunk == (Base::starts_at_the_end_[d] ? 0 : Dim(chunks_.size()) - 1);
+  }
 
-  // dX = da W for rows [first, last) of the chunk. Two directions add to the same dX, one after the other: when
-  // both are at the same chunk, direction 0 does the work of both.
+  // dX = da W for rows [first, last) of the chunk. Two directions add to the same dX, one after the
+  // other: when both are at the same chunk, direction 0 does the work of both.
   void input_gradient(Dim d, const Moment& m, Dim first, Dim last, const Moment* other) const {
     const bool together = other && other->stage == Stage::after && other->chunk == m.chunk;
     if (together && d == 1) return;
@@ -189,7 +225,7 @@ template <class T> class RecurrentGrad {
   void add_input_gradient(Dim d, const Moment& m, Dim first, Dim last) const {
     const Part part{first, last, 0, input_panels()};
     const Rows<T> a{da_row(d, 0), pitch_};
-    const Dim depth = layout_.gates * s_.H;
+    const Dim depth = gates_ * s_.H;
     if (!lengths_.sorted()) {
       T* dx = tensors_.dx.row(chunk(m).t, 0, 0);
       if (s_.D == 1) return set_product(part, a, depth, at(memory(d).packed_w), s_.I, dx, s_.I);
@@ -204,16 +240,11 @@ template <class T> class RecurrentGrad {
     });
   }
 
-  const RecurrentShape s_;
-  const Lengths& lengths_;
-  const std::vector<Chunk>& chunks_;
   const GradLayout layout_;
-  Workspace& space_;
   const Dim pitch_;
   Workspace::Shared<T> zeros_;
-  bool reversed_[2] = {};
   std::vector<RecurrentGradMemory<T>> memory_;
-  RecurrentGradTensors<T> tensors_;
+  RecurrentGradTensors<T> tensors_{};
 };
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -1,19 +1,28 @@
 // The matrix products that LSTM and GRU share, and how their operands are laid out.
 #pragma once
 #include "core/gemm.h"
-#include "ops/recurrent.h"
+#include "ops/recurrent_program.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
 // ---- layouts
 
-// Columns of the forward pass are cut into units of one register. A unit of a packed matrix is half a panel.
-template <class T> constexpr Dim unit_count(Dim columns) { return (columns + lanes<T> - 1) / lanes<T>; }
+template <class T> constexpr Dim kLine = 64 / Dim(sizeof(T));  // elements of a cache line
 
-// A row length for matrices that are read by columns: rows a power of two apart would share cache sets.
-template <class T> constexpr Dim pitch_for(Dim columns) { return (unit_count<T>(columns) | 1) * lanes<T>; }
+// Columns of the forward pass are cut into units of one register. A unit of a packed matrix is half
+// a panel.
+template <class T> constexpr Dim unit_count(Dim columns) {
+  return (columns + lanes<T> - 1) / lanes<T>;
+}
 
-// Unit `unit` of the packed transpose of weights[.][depth]: its rows [first, first + width), width <= lanes.
+// A row length for matrices that are read by columns: rows a power of two apart would share cache
+// sets.
+template <class T> constexpr Dim pitch_for(Dim columns) {
+  return (unit_count<T>(columns) | 1) * lanes<T>;
+}
+
+// Unit `unit` of the packed transpose of weights[.][depth]: its rows [first, first + width), width
+// <= lanes.
 template <class T>
 void pack_unit(const T* weights, Dim depth, Dim first, Dim width, T* packed, Dim unit) {
   T* out = packed + unit / 2 * depth * kPanel<T> + unit % 2 * lanes<T>;
@@ -43,12 +52,14 @@ template <class T> void clear_output(Call& call, const char* name) {
 }
 
 // Past a row's length the outputs of the forward pass are zero.
-template <class T> void clear_padding(Call& call, Tensor<T> kept, const Lengths& lengths, Dim steps) {
+template <class T>
+void clear_padding(Call& call, Tensor<T> kept, const Lengths& lengths, Dim steps) {
   if (!kept || !lengths.ragged()) return;
   call.parallel_ranges(steps, 8, [&](Dim begin, Dim end) {
     for (Dim t = begin; t < end; ++t)
       for (Dim d = 0; d < kept.directions; ++d)
-        for (Dim k = lengths.active(t); k < kept.rows; ++k) clear(kept.row(t, d, lengths.source(k)), kept.width);
+        for (Dim k = lengths.active(t); k < kept.rows; ++k)
+          clear(kept.row(t, d, lengths.source(k)), kept.width);
   });
 }
 // A row without any step has zeros as its final state, not its initial one: as in onnxruntime.
@@ -59,8 +70,10 @@ template <class T> void clear_empty_rows(Tensor<T> final_state, const Lengths& l
       clear(final_state.row(0, d, lengths.source(k)), final_state.width);
 }
 
-// body(row, t, k) for every row of the chunk: row counts them, k is the place in the order of lengths.
-template <class F> ONNXGRAD_INLINE void for_rows(const Lengths& lengths, const Chunk& chunk, F&& body) {
+// body(row, t, k) for every row of the chunk: row counts them, k is the place in the order of
+// lengths.
+template <class F>
+ONNXGRAD_INLINE void for_rows(const Lengths& lengths, const Chunk& chunk, F&& body) {
   Dim row = 0;
   for (Dim t = chunk.t; t < chunk.t_end; ++t)
     for (Dim k = 0, active = lengths.active(t); k < active; ++k) body(row++, t, k);
@@ -69,7 +82,9 @@ template <class F> ONNXGRAD_INLINE void for_rows(const Lengths& lengths, const C
 // A row that is read where it lies, and one that is the product of two.
 template <class T> struct PlainRow {
   const T* data;
-  ONNXGRAD_INLINE Vec<T> load(Dim column, Dim width) const { return load_some<T>(data + column, width); }
+  ONNXGRAD_INLINE Vec<T> load(Dim column, Dim width) const {
+    return load_some<T>(data + column, width);
+  }
 };
 template <class T> struct ProductRow {
   const T *a, *b;
@@ -79,9 +94,9 @@ template <class T> struct ProductRow {
 };
 
 // Panels [first, last) of a matrix whose rows lie anywhere: row_of(t, k) is one.
-template <class T, class RowOf>
-void pack_rows(const Lengths& lengths, const Chunk& chunk, Dim columns, T* packed, Dim first, Dim last,
-               RowOf row_of) {
+template <class T, class RowOf> void pack_rows(const Lengths& lengths, const Chunk& chunk,
+                                               Dim columns, T* packed, Dim first, Dim last,
+                                               RowOf row_of) {
   for (Dim p = first; p < last; ++p) {
     T* out = packed + p * chunk.rows * kPanel<T>;
     const Dim column = p * kPanel<T>, left = columns - column, low = std::min(left, lanes<T>);
@@ -96,8 +111,10 @@ void pack_rows(const Lengths& lengths, const Chunk& chunk, Dim columns, T* packe
 }
 
 // Rows [at, at + rows) of panel p of a packed matrix of `depth` rows, from b[rows][columns].
-template <class T> void pack_panel_rows(const T* b, Dim columns, Dim rows, T* packed, Dim depth, Dim p, Dim at) {
-  pack_panels(b + p * kPanel<T>, columns, rows, columns - p * kPanel<T>, packed + (p * depth + at) * kPanel<T>, 0, 1);
+template <class T>
+void pack_panel_rows(const T* b, Dim columns, Dim rows, T* packed, Dim depth, Dim p, Dim at) {
+  pack_panels(b + p * kPanel<T>, columns, rows, columns - p * kPanel<T>,
+              packed + (p * depth + at) * kPanel<T>, 0, 1);
 }
 
 // ---- products with the state of a step
@@ -106,7 +123,8 @@ namespace detail {
 
 // One row of C, `panels` panels of it, summed in `chains` chains over the depth.
 template <bool add, int panels, int chains, class T>
-ONNXGRAD_INLINE void row_tile(const T* a, Dim depth, const T* b, Dim panel_pitch, T* c, Dim columns) {
+ONNXGRAD_INLINE void row_tile(const T* a, Dim depth, const T* b, Dim panel_pitch, T* c,
+                              Dim columns) {
   constexpr int registers = 2 * panels;
   Vec<T> sum[chains][registers] = {};
   Dim k = 0;
@@ -115,11 +133,15 @@ ONNXGRAD_INLINE void row_tile(const T* a, Dim depth, const T* b, Dim panel_pitch
     for (int chain = 0; chain < chains; ++chain)
 #pragma GCC unroll 8
       for (int v = 0; v < registers; ++v)
-        sum[chain][v] = fma(splat<T>(a[k + chain]),
-                            load<T>(b + v / 2 * panel_pitch + (k + chain) * kPanel<T> + v % 2 * lanes<T>), sum[chain][v]);
+        sum[chain][v] =
+            fma(splat<T>(a[k + chain]),
+                load<T>(b + v / 2 * panel_pitch + (k + chain) * kPanel<T> + v % 2 * lanes<T>),
+                sum[chain][v]);
   for (; k < depth; ++k)
     for (int v = 0; v < registers; ++v)
-      sum[0][v] = fma(splat<T>(a[k]), load<T>(b + v / 2 * panel_pitch + k * kPanel<T> + v % 2 * lanes<T>), sum[0][v]);
+      sum[0][v] =
+          fma(splat<T>(a[k]), load<T>(b + v / 2 * panel_pitch + k * kPanel<T> + v % 2 * lanes<T>),
+              sum[0][v]);
 #pragma GCC unroll 8
   for (int v = 0; v < registers; ++v) {
     const Dim width = std::min(columns - v * lanes<T>, lanes<T>);
@@ -134,10 +156,11 @@ ONNXGRAD_INLINE void row_tile(const T* a, Dim depth, const T* b, Dim panel_pitch
 
 }  // namespace detail
 
-// C (+)= A · B for part of C, as set_product and add_product do, for as few rows as a batch may have. A single row
-// has no use for B but one, so it is a matter of loads in flight: eight sums side by side.
-template <bool add, class T>
-void state_product(Part part, Rows<T> a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch) {
+// C (+)= A · B for part of C, as set_product and add_product do, for as few rows as a batch may
+// have. A single row has no use for B but one, so it is a matter of loads in flight: eight sums
+// side by side.
+template <bool add, class T> void state_product(Part part, Rows<T> a, Dim depth, const T* packed,
+                                                Dim columns, T* c, Dim c_pitch) {
   if (part.row_end - part.row != 1) {
     if constexpr (add) return add_product(part, a, depth, packed, columns, c, c_pitch);
     return set_product(part, a, depth, packed, columns, c, c_pitch);
@@ -147,24 +170,32 @@ void state_product(Part part, Rows<T> a, Dim depth, const T* packed, Dim columns
   T* out = c + part.row * c_pitch;
   Dim p = part.panel;
   for (; p + 2 <= part.panel_end; p += 2)
-    detail::row_tile<add, 2, 2>(row, depth, packed + p * pitch, pitch, out + p * kPanel<T>, columns - p * kPanel<T>);
+    detail::row_tile<add, 2, 2>(row, depth, packed + p * pitch, pitch, out + p * kPanel<T>,
+                                columns - p * kPanel<T>);
   if (p < part.panel_end)
-    detail::row_tile<add, 1, 4>(row, depth, packed + p * pitch, pitch, out + p * kPanel<T>, columns - p * kPanel<T>);
+    detail::row_tile<add, 1, 4>(row, depth, packed + p * pitch, pitch, out + p * kPanel<T>,
+                                columns - p * kPanel<T>);
 }
 
 // ---- gradients of the weights:  C[gates][columns] (+)= dAᵀ · B, over the rows of a chunk
 
-// Gate columns that are packed together: their tiles (1 KiB per column) stay in the second-level cache.
-constexpr Dim kGateBlock = 8 * kTileRows;
-template <class T> constexpr Dim gate_block_size(Dim rows) { return kGateBlock * rows; }
+// Gate columns that are packed together: their tiles (1 KiB per column) stay in the second-level
+// cache.
+constexpr Dim kGateBlock = 4 * kTileRows;
+template <class T> constexpr Dim gate_block_size(Dim rows) {
+  return kGateBlock * rows;
+}
 
 // Columns [0, count) of dA as tiles of kTileRows: tile i is [rows][kTileRows], read as Columns.
 template <class T> void pack_gate_tiles(const T* da, Dim pitch, Dim rows, Dim count, T* tiles) {
   for (Dim i = 0; i < count; i += kTileRows) {
     const Dim width = std::min(count - i, Dim(kTileRows));
     T* out = tiles + i * rows;
-    for (Dim r = 0; r < rows; ++r, out += kTileRows)
-      for (Dim j = 0; j < width; ++j) out[j] = da[r * pitch + i + j];
+    if (width == kTileRows)
+      for (Dim r = 0; r < rows; ++r, out += kTileRows)
+        std::memcpy(out, da + r * pitch + i, kTileRows * sizeof(T));
+    else
+      for (Dim r = 0; r < rows; ++r, out += kTileRows) copy_row(da + r * pitch + i, width, out);
   }
 }
 
@@ -174,6 +205,20 @@ template <class T> struct WeightGradient {
   Dim columns;
   T* c;  // nullptr: not wanted
 };
+
+struct ColumnRange {
+  Dim first, last;
+};
+
+// The lines of a row that will soon be read.
+template <class T> ONNXGRAD_INLINE void prefetch(const T* row, ColumnRange columns) {
+  for (Dim j = columns.first; j < columns.last; j += kLine<T>) __builtin_prefetch(row + j);
+}
+// C may be larger than the caches, and a tile needs it only after its last product.
+template <class T> ONNXGRAD_INLINE void prefetch_tile(const T* c, Dim pitch, Dim rows) {
+  for (Dim i = 0; i < rows; ++i)
+    for (Dim j = 0; j < kPanel<T>; j += kLine<T>) __builtin_prefetch(c + i * pitch + j, 1);
+}
 
 // For `count` <= kGateBlock gate columns, packed by pack_gate_tiles. `add`: C += …
 template <class T>
@@ -186,6 +231,7 @@ void weight_gradient(const T* tiles, Dim count, Dim rows, WeightGradient<T> g, b
       const Columns<T> a{tiles + i * rows, kTileRows};
       const Dim height = std::min(count - i, Dim(kTileRows));
       T* c = g.c + i * g.columns + p * kPanel<T>;
+      if (add) prefetch_tile(c, g.columns, height);
       if (add)
         panel_tile<true>(a, height, rows, panel, c, g.columns, width);
       else
@@ -195,7 +241,8 @@ void weight_gradient(const T* tiles, Dim count, Dim rows, WeightGradient<T> g, b
 }
 
 // sums[j] (+)= Σ over the rows of dA[row][j]
-template <class T> void column_sums(const T* da, Dim pitch, Dim rows, Dim count, T* sums, bool add) {
+template <class T>
+void column_sums(const T* da, Dim pitch, Dim rows, Dim count, T* sums, bool add) {
   for (Dim j = 0; j < count; j += lanes<T>) {
     const Dim width = std::min(count - j, lanes<T>);
     Vec<T> sum{};

@@ -55,11 +55,9 @@ class Setting:
         return 2 if self.attributes.get("direction") == "bidirectional" else 1
 
 
-@functools.cache
-def drawn_inputs(family: Family, title: str) -> dict[str, np.ndarray]:
+def draw_inputs(family: Family, s: Setting) -> dict[str, np.ndarray]:
     """The inputs of the forward call, drawn from a generator seeded by the title."""
-    s = next(s for s in settings(family) if s.title == title)
-    rng = np.random.default_rng(zlib.crc32(title.encode()))
+    rng = np.random.default_rng(zlib.crc32(s.title.encode()))
     D, gates = s.directions, family.gates * s.H
 
     def weights(*shape):
@@ -80,13 +78,11 @@ def drawn_inputs(family: Family, title: str) -> dict[str, np.ndarray]:
     return {k: v for k, v in arrays.items() if k not in s.without}
 
 
-@functools.cache
-def drawn_gradient_inputs(family: Family, title: str) -> dict[str, np.ndarray]:
+def draw_gradient_inputs(family: Family, s: Setting) -> dict[str, np.ndarray]:
     """The inputs of the gradient: those of the forward, what it keeps, and cotangents."""
-    s = next(s for s in settings(family) if s.title == title)
-    inputs = drawn_inputs(family, title)
+    inputs = draw_inputs(family, s)
     results = dict(zip(family.outputs, family.forward(**inputs, **s.attributes), strict=True))
-    rng = np.random.default_rng(zlib.crc32(title.encode()) + 1)
+    rng = np.random.default_rng(zlib.crc32(s.title.encode()) + 1)
     final = {"H0": "Ht", "C0": "Ct"}
     cotangents = {
         f"grad_{n}": rng.normal(0, 1, results[n].shape)
@@ -96,6 +92,16 @@ def drawn_gradient_inputs(family: Family, title: str) -> dict[str, np.ndarray]:
     if family.op == "lstm":
         arrays.pop("B", None)  # LSTMGrad has no use for it
     return arrays
+
+
+@functools.cache
+def drawn_inputs(family: Family, title: str) -> dict[str, np.ndarray]:
+    return draw_inputs(family, next(s for s in settings(family) if s.title == title))
+
+
+@functools.cache
+def drawn_gradient_inputs(family: Family, title: str) -> dict[str, np.ndarray]:
+    return draw_gradient_inputs(family, next(s for s in settings(family) if s.title == title))
 
 
 def sample(draw, family, title, name):

@@ -6,11 +6,24 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from onnxgrad.cli import check, demo, evaluate, grad, inspect, ops, predict, train
+from onnxgrad.cli import (
+    artifacts,
+    check,
+    convert_checkpoint,
+    demo,
+    evaluate,
+    grad,
+    inspect,
+    ops,
+    predict,
+    train,
+)
 from onnxgrad.cli.exit_codes import DIVERGED, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
 from onnxgrad.errors import DivergedError, GradientError, OnnxGradError
 
-COMMANDS = (train, evaluate, predict, inspect, check, grad, ops, demo)
+COMMANDS = (
+    train, evaluate, predict, inspect, check, grad, ops, artifacts, convert_checkpoint, demo,
+)  # fmt: skip
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
-from onnxgrad.graph import bodies, sequences
+from onnxgrad.graph import bodies, repeats, sequences
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 from onnxgrad.graph.layout import time_first
@@ -43,6 +43,7 @@ def load(model: Any) -> ir.Model:
     time_first(copy)
     bodies.prepare(copy)
     _infer_outputs(copy)
+    repeats.infer_bodies(copy, infer)
     if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
         infer(copy)
         sequences.resolve(copy)  # lists that another list, or a branch, was hiding

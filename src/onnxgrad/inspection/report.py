@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.examine import Examination, examine
 from onnxgrad.autodiff.plan import FLOATS, captured
+from onnxgrad.graph.bodies import bodies
 from onnxgrad.inspection.cost import Cost, estimate
 from onnxgrad.inspection.ends import dead_ends
 from onnxgrad.inspection.guess import Guess, guess
@@ -195,26 +196,36 @@ def _layer(name: str) -> str:
 
 
 def _obstacles(examination: Examination, blocked: dict[ir.Value, str]) -> list[Obstacle]:
-    rows = []
+    rows, owners = [], _owners(examination.model.graph)
     for problem in examination.problems:
         node = problem.node
         operator = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         name = node.name or (node.outputs[0].name if node.outputs else operator) or operator
         here = f"{(node.name or node.op_type)!r}"
         count = sum(here in reason for reason in blocked.values())
-        rows.append(Obstacle(name, operator, problem.because, problem.instead, _path(node), count))
+        path = _path(node, owners)
+        rows.append(Obstacle(name, operator, problem.because, problem.instead, path, count))
     return rows
 
 
-def _path(node: ir.Node) -> list[str]:
-    """The operators from the node to the nearest output, by the shortest way."""
+def _owners(graph: ir.Graph) -> dict[ir.Graph, ir.Node]:
+    """Each body, with the node that has it."""
+    nodes = ir.traversal.RecursiveGraphIterator(graph)
+    return {body: node for node in nodes for body in bodies(node)}
+
+
+def _path(node: ir.Node, owners: dict[ir.Graph, ir.Node]) -> list[str]:
+    """The operators from the node to the nearest output, by the shortest way, out of its bodies."""
     waiting, seen = deque([(node, [])]), {node}
     while waiting:
         current, path = waiting.popleft()
         for value in current.outputs:
+            users = [user for user, _ in value.uses()]
             if value.is_graph_output():
-                return [*path, f"output {value.name!r}"]
-            for user, _ in value.uses():
+                if value.graph not in owners:
+                    return [*path, f"output {value.name!r}"]
+                users.append(owners[value.graph])
+            for user in users:
                 if user not in seen:
                     seen.add(user)
                     waiting.append((user, [*path, user.op_type]))
