@@ -56,9 +56,10 @@ __attribute__((target("avx2,fma"))) float fma_pass(long rounds) {
   __m256 sum[12];
   for (auto& s : sum) s = _mm256_set1_ps(1.0f);
   const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
+  // Twelve chains: two units, four cycles of latency. Unrolled, or they would live in memory.
   for (long i = 0; i < rounds; ++i)
-    for (auto& s : sum)
-      s = _mm256_fmadd_ps(s, a, b);  // twelve chains: two units, four cycles of latency
+#pragma GCC unroll 12
+    for (auto& s : sum) s = _mm256_fmadd_ps(s, a, b);
   float total = 0;
   for (auto& s : sum) total += _mm256_cvtss_f32(s);
   return total;
