@@ -57,6 +57,7 @@ check: $(VENV)/ready
 bench: $(VENV)/ready
 	@$(RUN) bench/run.py --output bench/results/latest.json $(BENCH)
 	@$(RUN) bench/chart.py bench/results/latest.json docs/speed.svg
+	@$(RUN) bench/table.py bench/results/latest.json docs/speed.md
 
 goldens: $(VENV)/ready
 	@$(RUN) tests/golden/record.py $(OPS)

@@ -57,18 +57,41 @@ def _forward_values(
 
 
 def _is_wrong(node: ir.Node, model: ir.Model, values, active: set[str], problem: Problem) -> bool:
-    """Whether the node alone fails; a node that cannot be tried alone is not suspected."""
+    """Whether the node alone fails; a node that cannot be tried alone is not suspected.
+
+    What it reads may lie on a kink, such as equal numbers for MaxPool: it must fail beside it too.
+    """
+    if not _fails(_single(node, model, values, active), problem):
+        return False
+    moved = {n: _moved(a, problem.seed) if n in active else a for n, a in values.items()}
+    return _fails(_single(node, model, moved, active), problem, otherwise=True)
+
+
+def _moved(array: np.ndarray, seed: int) -> np.ndarray:
+    """The array with a little noise, which parts numbers that are equal."""
+    if array.dtype.kind != "f":
+        return array
+    noise = np.random.default_rng(seed).uniform(-1, 1, array.shape)
+    return (array + 0.01 * float(np.std(array)) * noise).astype(array.dtype)
+
+
+def _fails(single: ir.Model | None, problem: Problem, otherwise: bool = False) -> bool:
+    """Whether central differences refute the gradients of a model of one node; `otherwise` if none can tell."""
     from onnxgrad.checking.differences import Problem as Alone
 
-    try:
-        single = _single(node, model, values, active)
-        alone = Alone(single, {}, problem.precision, problem.seed)
-        return any(not alone.row(name, 2).good for name in alone.parameters)
-    except Exception:
+    if single is None:
         return False
+    try:
+        alone = Alone(single, {}, problem.precision, problem.seed)
+        rows = [alone.row(name, 2) for name in alone.parameters]
+    except Exception:
+        return otherwise
+    if not all(np.isfinite(row.error) for row in rows):
+        return otherwise
+    return any(not row.good for row in rows)
 
 
-def _single(node: ir.Node, model: ir.Model, values, active: set[str]) -> ir.Model:
+def _single(node: ir.Node, model: ir.Model, values, active: set[str]) -> ir.Model | None:
     """A model of one node; what it reads become initializers, those with a gradient of rank 1 at least."""
     renamed: dict[str, ir.Value] = {}
     for value in node.inputs:
@@ -104,5 +127,8 @@ def _single(node: ir.Node, model: ir.Model, values, active: set[str]) -> ir.Mode
         name="one",
     )
     single = ir.Model(graph, ir_version=model.ir_version or 8)
-    vjp(single)  # a node without a gradient of its own raises here
+    try:
+        vjp(single)
+    except Exception:
+        return None  # a node without a gradient of its own
     return single

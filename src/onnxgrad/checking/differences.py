@@ -135,6 +135,8 @@ class Problem:
         self.forward = kind(wide, self.parameters, self.outputs)
         self.cotangents = self._cotangents()
         self.gradients = self._gradients(gradient)
+        norms = [float(np.linalg.norm(g.astype(np.float64))) for g in self.gradients.values()]
+        self.largest = max((n for n in norms if np.isfinite(n)), default=0.0)
         self.rounding = self._rounding()
 
     def _cotangents(self) -> dict[str, np.ndarray]:
@@ -153,10 +155,8 @@ class Problem:
 
     def _rounding(self) -> float:
         """What a gradient may be off by its own rounding: sums that cancel are no more exact than their terms."""
-        norms = [float(np.linalg.norm(g.astype(np.float64))) for g in self.gradients.values()]
         kinds = {g.dtype for g in self.gradients.values()}
-        largest = max((n for n in norms if np.isfinite(n)), default=0.0)
-        return 64 * largest * max((float(np.finfo(k).eps) for k in kinds), default=0.0)
+        return 64 * self.largest * max((float(np.finfo(k).eps) for k in kinds), default=0.0)
 
     def for_runtime(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Arrays in the precision that `model` has, and onnxruntime runs it in."""
@@ -212,7 +212,10 @@ class Problem:
         epsilon = float(np.finfo(self.precision.forward).eps)
         noise = 4 * epsilon * max(abs(up), abs(down)) / (2 * step) + self.rounding
         seen = abs(slope - expected)
-        return Error(seen / scale, max(0.0, seen - noise) / scale, noise / scale)
+        beyond = max(0.0, seen - noise) / scale
+        # a gradient that drowns in rounding is shown beside the largest one of the model
+        visible = scale if scale > noise else max(scale, self.largest)
+        return Error(seen / visible, beyond, noise / scale)
 
 
 def _in_best_precision(model: ir.Model, feeds: dict[str, np.ndarray], seed: int) -> Problem:

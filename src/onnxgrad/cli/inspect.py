@@ -174,8 +174,9 @@ def show_cost(report, console: Console) -> None:
         "a step",
         f"about {amount(cost.step_flops, 'FLOP')} and {size(cost.step_bytes)} of memory with AdamW",
     )
-    if cost.assumed:
-        given = ", ".join(f"{k} = {v}" for k, v in list(cost.assumed.items())[:4])
+    named = {k: v for k, v in cost.assumed.items() if not k.startswith("unk__")}  # ONNX's own names
+    if named:
+        given = ", ".join(f"{k} = {v}" for k, v in list(named.items())[:4])
         table.add_row("", f"[dim]with {escape(given)}; --batch sets the first dim[/dim]")
     console.print()
     console.print(table)

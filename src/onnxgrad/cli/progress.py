@@ -61,13 +61,16 @@ class Screen(Callback):
             self.metric = f"  {metrics[0].removeprefix('val_')} {logs[metrics[0]]:.3g}"
 
     def _print_epoch(self, loop, logs: dict[str, float], speed: float) -> None:
-        number = f"{loop.progress.epoch:>{len(str(loop.epochs))}}/{loop.epochs}"
-        shown = {k: v for k, v in logs.items() if k not in ("epoch", "step", "lr")}
-        numbers = "  ".join(f"{k} {short(v):<7}" for k, v in shown.items())
-        line, rate = f"epoch {number}  {numbers}", f"  {speed:,.0f} rows/s"
+        """One line, with as many numbers as fit; results.csv has them all."""
         console = self.bar.console if self.bar else self.console
-        fits = speed and len(line + rate) <= console.width
-        console.print(line + rate if fits else line, highlight=False)
+        line = f"epoch {loop.progress.epoch:>{len(str(loop.epochs))}}/{loop.epochs}"
+        shown = [
+            f"  {k} {short(v):<7}" for k, v in logs.items() if k not in ("epoch", "step", "lr")
+        ]
+        for text in (*shown, f"  {speed:,.0f} rows/s" if speed else ""):
+            if len((line + text).rstrip()) <= console.width:
+                line += text
+        console.print(line.rstrip(), highlight=False)
 
     def on_fit_end(self, loop) -> None:
         if self.bar:

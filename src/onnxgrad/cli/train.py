@@ -12,7 +12,7 @@ from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
 from onnxgrad.cli.texts import say_json, short, show_notes
-from onnxgrad.errors import ExportError
+from onnxgrad.errors import CheckpointError, ExportError
 from onnxgrad.job.config import add_flags, dump
 
 
@@ -83,16 +83,22 @@ def train(
         result = job.start(Screen(console, mode))
     except KeyboardInterrupt:
         return interrupted(job, as_json)
-    except ExportError as error:
-        line = f"onnxgrad train --resume {shlex.quote(str(job.folder))} -o OTHER.onnx"
-        raise ExportError(
-            f"{error}. The training is saved; write it elsewhere with: {line}"
-        ) from error
+    except (CheckpointError, ExportError) as error:
+        raise type(error)(f"{error}{way_on(job, error)}") from error
     if as_json:
         done = {"before": result.before, "after": result.after, "output": config.output}
         say_json("done", **done, run=str(result.folder), seconds=round(result.seconds, 3))
     show(result, console)
     return OK
+
+
+def way_on(job, error: Exception) -> str:
+    """What to do when a file could not be written: the training up to the last checkpoint is not lost."""
+    if not job.checkpointed or (job.resume and isinstance(error, CheckpointError)):
+        return ""
+    elsewhere = " -o OTHER.onnx" if isinstance(error, ExportError) else ""
+    line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}{elsewhere}"
+    return f". The training so far is saved; continue with: {line}"
 
 
 def interrupted(job, as_json: bool) -> int:

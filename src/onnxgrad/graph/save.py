@@ -20,6 +20,13 @@ def write_bytes(target: Path, data: bytes) -> None:
         raise IsADirectoryError(f"{target} is a folder, expected a file name")
     if not target.parent.exists():
         raise FileNotFoundError(f"{target.parent}: no such folder")
+    try:
+        _replace(target, data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
+
+
+def _replace(target: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:

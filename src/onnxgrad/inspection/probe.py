@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def _child(path: str) -> None:
         onnxgrad.session(path, options)
         answer = {"loads": True, "text": ""}
     except Exception as error:
-        text = str(error).replace("[ONNXRuntimeError] : ", "")
+        text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))
         answer = {
             "loads": False,
             "text": f"onnxruntime {onnxruntime.__version__} refuses it: {text}",

@@ -15,6 +15,7 @@ from onnxgrad.autodiff.examine import Examination, examine
 from onnxgrad.autodiff.plan import FLOATS, captured
 from onnxgrad.graph.bodies import bodies
 from onnxgrad.inspection.cost import Cost, estimate
+from onnxgrad.inspection.ends import dead_ends
 from onnxgrad.inspection.guess import Guess, guess
 from onnxgrad.inspection.notes import notes
 from onnxgrad.inspection.reading import read
@@ -94,6 +95,7 @@ def inspect(model: Any, *, batch: int = 1) -> Inspection:
     original, prepared = read(model)
     examination = examine(prepared)
     graph = examination.model.graph
+    examination.problems += dead_ends(examination)
     blocked = _blocked(examination)
     parameters = _parameters(examination, blocked)
     trainable = [v for v in examination.wrt if v in examination.active and v not in blocked]

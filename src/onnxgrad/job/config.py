@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import OnnxGradError
+from onnxgrad.job.table import is_number
 
 
 class ConfigError(OnnxGradError, ValueError):
@@ -34,8 +35,9 @@ class Config:
     data: str = setting(
         "",
         "training data: .npz, .csv, .jsonl, .parquet, a folder of .npy files or of images by class",
+        shown="FILE",
     )
-    output: str = setting("", "where to write the tuned model", short="-o")
+    output: str = setting("", "where to write the tuned model", short="-o", shown="FILE")
     target: str = setting("", "name of the target column or array (default: guessed)")
     ignore: str = setting("", "columns to leave out, with commas")
     val: str = setting(
@@ -111,7 +113,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
                 type=kind,
                 default=argparse.SUPPRESS,
                 help=text,
-                metavar={int: "N", float: "X", str: "TEXT"}[kind],
+                metavar=field.metadata.get("shown", {int: "N", float: "X", str: "TEXT"}[kind]),
             )
 
 
@@ -140,26 +142,25 @@ def read(path: str) -> dict[str, Any]:
         raise ConfigError(
             f"{path} holds a {type(data).__name__}, expected settings such as 'epochs: 5'"
         )
-    return {name: _checked(path, name, value) for name, value in data.items()}
+    return dict(_checked(path, str(name), value) for name, value in data.items())
 
 
-def _checked(path: str, name: str, value: Any) -> Any:
-    key = str(name).replace("-", "_")
+def _checked(path: str, name: str, value: Any) -> tuple[str, Any]:
+    """The setting's own name, and the value in its kind."""
+    key = name.replace("-", "_")
     if key not in FIELDS:
         near = difflib.get_close_matches(key, FIELDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(FIELDS)}"
         raise ConfigError(f"{path}: unknown setting {name!r}, {hint}")
     kind = FIELDS[key].metadata["kind"]
-    if kind is float and isinstance(value, (int, str)) and not isinstance(value, bool):
-        try:
-            return float(value)  # YAML reads 1e-3 as text
-        except ValueError:
-            pass
-    if kind is str and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{path}: {name} is {value!r}, expected {KINDS[kind]}")
-    return value
+    plain = not isinstance(value, bool)
+    if kind is float and plain and isinstance(value, (int, float, str)) and is_number(str(value)):
+        return key, float(value)  # YAML reads 1e-3 as text
+    if kind is str and plain and isinstance(value, (int, float, str)):
+        return key, str(value)
+    if kind in (int, bool) and type(value) is kind:
+        return key, value
+    raise ConfigError(f"{path}: {name} is {value!r}, expected {KINDS[kind]}")
 
 
 def dump(config: Config) -> str:

@@ -76,9 +76,14 @@ def _table(head: list[str], rows: list[list[str]], numbers: set[int]) -> str:
     return "<table>" + "".join(lines) + "</table>"
 
 
+def _number(value: float, digits: int = 3) -> str:
+    """Whole numbers for thousands, a few digits for the rest."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e8 else f"{value:.{digits}g}"
+
+
 def _before_after(result: Result) -> str:
     rows = [
-        [escape(k), f"{v:.4g}", f"{result.after.get(k, math.nan):.4g}"]
+        [escape(k), _number(v, 4), _number(result.after.get(k, math.nan), 4)]
         for k, v in result.before.items()
     ]
     return _table(["", "before", "after"], rows, {1, 2})
@@ -115,7 +120,7 @@ def _curves(result: Result) -> str:
 
 def _chart(title: str, lines: dict[str, list[tuple[float, float]]]) -> str:
     """A small line chart; axes from the smallest to the largest value."""
-    width, height, left, bottom, top = 420, 220, 48, 24, 24
+    width, height, left, bottom, top = 420, 220, 60, 24, 24
     points = [p for line in lines.values() for p in line]
     xs, ys = [p[0] for p in points], [p[1] for p in points]
     low_x, high_x, low_y, high_y = min(xs), max(xs), min(ys), max(ys)
@@ -133,7 +138,7 @@ def _chart(title: str, lines: dict[str, list[tuple[float, float]]]) -> str:
         value = low_y + share * span_y
         y = float(at(low_x, value).split(",")[1])
         parts.append(f"<line class='grid' x1='{left}' x2='{width - 10}' y1='{y}' y2='{y}'/>")
-        parts.append(f"<text x='{left - 6}' y='{y + 4}' text-anchor='end'>{value:.3g}</text>")
+        parts.append(f"<text x='{left - 6}' y='{y + 4}' text-anchor='end'>{_number(value)}</text>")
     parts += [f"<text x='{left}' y='{height - 6}'>{low_x:g}</text>",
               f"<text x='{width - 10}' y='{height - 6}' text-anchor='end'>{high_x:g}</text>"]  # fmt: skip
     for number, line in enumerate(lines.values()):
@@ -172,9 +177,9 @@ def _shaded(count: int, share: float, right: bool) -> str:
 
 def _parameters(result: Result) -> str:
     rows = [
-        [escape(p["name"]), " × ".join(map(str, p["shape"])) or "scalar", f"{p['norm']:.4g}", f"{p['change']:.3g}",
+        [escape(p["name"]), " × ".join(map(str, p["shape"])) or "scalar", _number(p["norm"], 4), _number(p["change"]),
          f"{p['change'] / p['norm']:.1%}" if p["norm"] else "",
-         "" if p["gradient"] is None else f"{p['gradient']:.3g}"]
+         "" if p["gradient"] is None else _number(p["gradient"])]
         for p in result.parameters
     ]  # fmt: skip
     head = ["name", "shape", "norm", "change", "", "last gradient"]
