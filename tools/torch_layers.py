@@ -83,6 +83,8 @@ def _windows(x, kernel, a, fill):
 
 
 def _max_pool(g, a, x):
+    if g.outputs > 1:
+        raise Missing("MaxPool with indices")
     kernel = a["kernel_shape"]
     return _windows(x, kernel, a, -math.inf).flatten(-len(kernel)).max(-1).values
 
