@@ -108,6 +108,22 @@ def test_bad_csv_is_refused_with_its_line(title, content, expected, folder, caps
 # ---- formats that are read piece by piece
 
 
+def test_csv_in_chunks_is_as_csv_in_one(folder, monkeypatch):
+    """A column that is numbers in one chunk and text in another is text, as it stands in the file."""
+    from onnxgrad.job import data
+
+    rows = [f"{i},{i / 4},{'07' if i < 8 else 'x'},{i if i != 9 else 9.5}" for i in range(10)]
+    Path("d.csv").write_text("\n".join(["whole,part,mixed,late", *rows]))
+    one = data.read("d.csv")
+    monkeypatch.setattr(data, "CSV_ROWS", 3)
+    many = data.read("d.csv")
+    for name, kind in {"whole": "i", "part": "f", "mixed": "U", "late": "f"}.items():
+        assert many.columns[name].dtype.kind == kind
+        np.testing.assert_array_equal(many.arrays[name], one.arrays[name])
+    assert many.arrays["mixed"][0] == "07"
+    assert many.where(9) == "line 11"
+
+
 def small_parquet(path: str, rows: int = 120, group: int = 17) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
