@@ -48,6 +48,9 @@ class Bench:
     torch_setup: str = ""  # run once before the expression
     without: tuple[str, ...] = ()  # contenders that would take minutes for one call
     derive: Callable[[dict], dict] | None = None  # more inputs, computed from the drawn ones
+    stock: str | None = (
+        None  # onnxruntime's own operator with the same first outputs, if it has one
+    )
 
 
 _SETTINGS = {f.name for f in dataclasses.fields(Bench)} - {
@@ -123,19 +126,6 @@ _LOG_SOFTMAX = "_log_softmax_backward_data.out(dY, Y, {axis}, torch.float32, out
 _LAST, _MIDDLE = "4096 × 1024, last axis", "64 × 1024 × 64, axis 1"
 
 
-def _recurrent(op, S, N, I, H, target):  # noqa: E741 (ONNX's own letters)
-    """All gradients of one direction; the states come from our own forward operator."""
-    gates = 4 if op == "LSTMGrad" else 3
-    spread = 1 / H**0.5
-    return bench(
-        op, f"S{S} N{N} I{I} H{H}", recurrent.TORCH, torch_setup=recurrent.SETUP[op], derive=recurrent.DERIVE[op],
-        X=normal(S, N, I), W=normal(1, gates * H, I, spread=spread), R=normal(1, gates * H, H, spread=spread),
-        grad_HAll=normal(S, 1, N, H), hidden_size=H, outputs=("dX", "dW", "dR", "dB"), share="fma",
-        flops=4.0 * S * N * gates * H * (I + H), target=target, **recurrent.ATTRIBUTES[op],
-        without=("onnxruntime-training",) if S * N * H * H > 1e9 else (),
-    )  # fmt: skip
-
-
 # fmt: off
 BENCHES = [
     _pointwise("ReluGrad", "X", normal(N), "threshold_backward.grad_input(dY, X, 0, grad_input=out)", 0.95),
@@ -168,14 +158,7 @@ BENCHES = [
     _conv("1×64×56², 3×3", 1, 64, 64, (56, 56), 3, pad=1, target=1.2),
     _conv("1×128×28², 3×3", 1, 128, 128, (28, 28), 3, pad=1, target=1.2),
     _conv("1×256×14², 3×3", 1, 256, 256, (14, 14), 3, pad=1, target=1.2),
-    _recurrent("LSTMGrad", 32, 32, 128, 128, 1.2),
-    _recurrent("LSTMGrad", 64, 16, 256, 256, 1.0),
-    _recurrent("LSTMGrad", 16, 1, 64, 64, 8),
-    _recurrent("LSTMGrad", 100, 64, 512, 512, 1.05),
-    _recurrent("GRUGrad", 32, 32, 128, 128, 2),
-    _recurrent("GRUGrad", 64, 16, 256, 256, 1.8),
-    _recurrent("GRUGrad", 16, 1, 64, 64, 20),
-    _recurrent("GRUGrad", 100, 64, 512, 512, 1.1),
+    *recurrent.lines(bench, _s),
     bench("SeededDropout", "4 M", "torch.native_dropout(X, 0.1, True)", X=normal(N), key=_s.exactly([1, 2]), ratio=0.1),
     *real_models.lines(bench, _s),
 ]

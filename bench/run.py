@@ -1,5 +1,6 @@
-"""Run the benchmark table: ours through both hosts, PyTorch, onnxruntime-training 1.19.2 and the machine's limits,
-alternated in one run. `make bench`, or `.venv/bin/python bench/run.py [--only ReluGrad] [--seconds 2] [--threads 1 2]`.
+"""Run the benchmark table: ours through both hosts, PyTorch, onnxruntime-training 1.19.2, stock onnxruntime where it
+has the operator, and the machine's limits, alternated in one run. `make bench`, or
+`.venv/bin/python bench/run.py [--only ReluGrad] [--seconds 2] [--threads 1 2]`.
 
 Each contender is a process in its own environment that waits while the others run. The ratio is the fastest peer's
 best time over ours; a ratio below 1 is a loss, and is shown. Results are checked against each other first.
@@ -18,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 from lines import BENCHES, ROOT, Bench
 from rich.console import Console
 from rich.table import Table
@@ -32,7 +34,9 @@ from onnxgrad.contracts import contracts  # noqa: E402
 
 OURS = ("onnxgrad in onnxruntime", "onnxgrad on NumPy")
 TORCH, OLD = "PyTorch", "onnxruntime-training"
-PEERS = (TORCH, OLD)
+# Stock onnxruntime packs constant weights when it loads a model; those of a training graph are inputs.
+STOCK, STOCK_CONSTANT = "onnxruntime", "onnxruntime, constant weights"
+PEERS = (TORCH, OLD, STOCK, STOCK_CONSTANT)
 ROUNDS = 6
 
 
@@ -107,6 +111,8 @@ def start_workers() -> dict[str, Worker]:
         OURS[1]: Worker(sys.executable, "numpy_host.py"),
         TORCH: Worker(torch_python(), "pytorch.py"),
         OLD: Worker(old_python(), "onnxruntime_host.py"),
+        STOCK: Worker(sys.executable, "onnxruntime_host.py", "stock.onnx"),
+        STOCK_CONSTANT: Worker(sys.executable, "onnxruntime_host.py", "stock_constant.onnx"),
     }
 
 
@@ -122,6 +128,8 @@ def write_line(line: Bench, folder: Path) -> dict[str, np.ndarray]:
     (folder / "model.onnx").write_bytes(
         node_model(contract, inputs, line.attributes, wanted).SerializeToString()
     )
+    if line.stock:
+        write_stock_models(line, inputs, folder)
     np.savez(folder / "inputs.npz", **inputs)
     description = dict(
         op=line.op,
@@ -132,6 +140,23 @@ def write_line(line: Bench, folder: Path) -> dict[str, np.ndarray]:
     )
     (folder / "line.json").write_text(json.dumps(description))
     return inputs
+
+
+def write_stock_models(line: Bench, inputs: dict[str, np.ndarray], folder: Path) -> None:
+    """The standard operator, with its weights as inputs and as constants. Outputs have our names, in the same order."""
+    schema = onnx.defs.get_schema(line.stock, 21)
+    outputs = [t.name for t in contracts()[line.op].outputs][: schema.max_output]
+    node = onnx.helper.make_node(line.stock, list(inputs), outputs, **line.attributes)
+    values = {k: onnx.helper.make_tensor_value_info(k, 1, v.shape) for k, v in inputs.items()}
+    results = [onnx.helper.make_tensor_value_info(n, 1, None) for n in outputs]
+    for name, fed in (("stock", list(inputs)), ("stock_constant", ["X"])):
+        constants = [onnx.numpy_helper.from_array(inputs[k], k) for k in inputs if k not in fed]
+        graph = onnx.helper.make_graph(
+            [node], "stock", [values[k] for k in fed], results, constants
+        )
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+        model.ir_version = 10
+        onnx.save(model, folder / f"{name}.onnx")
 
 
 def agree(results: dict[str, dict[str, np.ndarray]]) -> list[str]:
@@ -159,6 +184,7 @@ def run_line(
             w
             for w in workers
             if w not in line.without
+            and (line.stock or w not in (STOCK, STOCK_CONSTANT))
             and "error" not in workers[w].ask(prepare=name, threads=threads)
         ]
         results = {}
@@ -217,7 +243,16 @@ def new_table() -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("operator")
     table.add_column("shape")
-    for title in ("thr.", "in ORT", "NumPy", "PyTorch", "ORT-T 1.19", "ratio", "limit"):
+    for title in (
+        "thr.",
+        "in ORT",
+        "NumPy",
+        "PyTorch",
+        "ORT-T 1.19",
+        "stock ORT",
+        "ratio",
+        "limit",
+    ):
         table.add_column(title, justify="right")
     return table
 
@@ -237,7 +272,9 @@ def add_row(table: Table, row: dict) -> None:
     if row["disagree"]:
         text += " [red]differs: " + ", ".join(row["disagree"]) + "[/]"
     table.add_row(row["op"], row["title"], str(row["threads"]),
-                  *(time_text(ms.get(w)) for w in (*OURS, TORCH, OLD)), text, limit_text(row))  # fmt: skip
+                  *(time_text(ms.get(w)) for w in (*OURS, TORCH, OLD)),
+                  time_text(min((ms[w] for w in (STOCK, STOCK_CONSTANT) if w in ms), default=None)),
+                  text, limit_text(row))  # fmt: skip
 
 
 def environment() -> dict:
@@ -263,6 +300,20 @@ def environment() -> dict:
     )  # fmt: skip
 
 
+def save(rows: list[dict], path: Path) -> None:
+    """Write the rows in the order of lines.py. Lines of the file that were not run this time stay as they are."""
+
+    def key(row):
+        return row["op"], row["title"], row["threads"]
+
+    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    known = {key(r): r for r in (*before, *rows)}
+    ordered = [(b.op, b.title, t) for b in BENCHES for t in sorted({k[2] for k in known})]
+    kept = [known[k] for k in ordered if k in known]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"environment": environment(), "rows": kept}, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="operators to run")
@@ -270,7 +321,9 @@ def main() -> None:
         "--seconds", type=float, default=2.0, help="time for each line, all contenders together"
     )
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--output", type=Path, help="write the results there as JSON")
+    parser.add_argument(
+        "--output", type=Path, help="write the results there as JSON; other lines of the file stay"
+    )
     options = parser.parse_args()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
     workers, limits = start_workers(), Limits()
@@ -287,10 +340,7 @@ def main() -> None:
         "ratio: the fastest peer's best time over ours (in ORT; on NumPy for 16 elements); below 1 is a loss."
     )
     if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(
-            json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
-        )
+        save(rows, options.output)
 
 
 if __name__ == "__main__":

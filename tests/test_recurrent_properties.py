@@ -24,12 +24,15 @@ from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
 EXAMPLES = int(os.environ.get("ONNXGRAD_EXAMPLES", "60"))
+# An unbounded gate lets the state grow from step to step, and what float32 rounds off grows with it: those
+# functions are drawn in double only, where the promised bound is 900 units in the last place instead of 33.
+BOUNDED = ["Sigmoid", "Tanh", "Softsign"]
 SMOOTH = [f for f in FUNCTIONS if f not in {"Relu", "ThresholdedRelu", "LeakyRelu", "HardSigmoid"}]
 WIDTHS = st.integers(1, 9) | st.sampled_from((15, 16, 17, 31, 32, 33, 40, 64))
 
 
 @st.composite
-def drawn_settings(draw, family: Family) -> Setting:
+def drawn_settings(draw, family: Family, dtype=np.float32) -> Setting:
     """Sizes lie next to a register's width as often as not; a step may be cut into several slices."""
     S, N, I, H = draw(st.integers(0, 9)), draw(st.integers(0, 20)), draw(WIDTHS), draw(WIDTHS)  # noqa: E741
     attributes = dict(direction=draw(st.sampled_from(("forward", "reverse", "bidirectional"))))
@@ -38,7 +41,8 @@ def drawn_settings(draw, family: Family) -> Setting:
         attributes[family.flag] = 1
     if draw(st.integers(0, 3)) == 0:
         count = directions * len(family.standard)
-        names = draw(st.lists(st.sampled_from(SMOOTH), min_size=count, max_size=count))
+        functions = st.sampled_from(BOUNDED if dtype == np.float32 else SMOOTH)
+        names = draw(st.lists(functions, min_size=count, max_size=count))
         attributes.update(activations=names, activation_alpha=ALPHAS, activation_beta=BETAS)
     lengths = None
     if draw(st.booleans()):
@@ -76,21 +80,26 @@ def assert_same_bits(family: Family, setting: Setting, wanted: str) -> None:
     assert getattr(alone, wanted).tobytes() == together[wanted].tobytes()
 
 
-DTYPES = st.sampled_from((np.float32, np.float64))
+def with_dtype(family: Family):
+    """A setting and the type it is computed in."""
+    dtypes = st.sampled_from((np.float32, np.float64))
+    return dtypes.flatmap(lambda t: st.tuples(drawn_settings(family, t), st.just(t)))
+
+
 many = settings(max_examples=EXAMPLES, deadline=None)
 fewer = settings(max_examples=EXAMPLES // 2, deadline=None)
 
 
 @many
-@given(drawn_settings(LSTM), DTYPES, st.integers(1, 3))
-def test_property_lstm_matches_the_reference(setting, dtype, threads):
-    assert_right(LSTM, setting, dtype, threads)
+@given(with_dtype(LSTM), st.integers(1, 3))
+def test_property_lstm_matches_the_reference(drawn, threads):
+    assert_right(LSTM, *drawn, threads)
 
 
 @many
-@given(drawn_settings(GRU), DTYPES, st.integers(1, 3))
-def test_property_gru_matches_the_reference(setting, dtype, threads):
-    assert_right(GRU, setting, dtype, threads)
+@given(with_dtype(GRU), st.integers(1, 3))
+def test_property_gru_matches_the_reference(drawn, threads):
+    assert_right(GRU, *drawn, threads)
 
 
 @fewer

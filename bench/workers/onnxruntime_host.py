@@ -1,4 +1,5 @@
-"""A node in ONNX Runtime with everything bound once: ours (with --onnxgrad), or the old package in its environment."""
+"""A node in ONNX Runtime with everything bound once: ours (with --onnxgrad), the old package in its environment, or
+another model of the line (its file name as the argument)."""
 
 import json
 import sys
@@ -17,11 +18,15 @@ def prepare(folder, threads):
         onnxgrad.register(options)
     line = json.loads(Path(folder, "line.json").read_text())
     inputs = load_inputs(folder)
+    names = [a for a in sys.argv[1:] if a.endswith(".onnx")]
     session = onnxruntime.InferenceSession(
-        f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"]
+        f"{folder}/{names[0] if names else 'model.onnx'}",
+        options,
+        providers=["CPUExecutionProvider"],
     )
-    first = session.run(line["outputs"], inputs)
-    results = {n: aligned(r) for n, r in zip(line["outputs"], first)}
+    inputs = {i.name: inputs[i.name] for i in session.get_inputs()}
+    outputs = [o.name for o in session.get_outputs()] if names else line["outputs"]
+    results = {n: aligned(r) for n, r in zip(outputs, session.run(outputs, inputs))}
     binding = session.io_binding()
     for name, array in inputs.items():
         binding.bind_cpu_input(name, array)

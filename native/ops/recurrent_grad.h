@@ -45,7 +45,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
       case Stage::pack:
         return slices_for(gates * (s_.I + s_.H) * kPackWork, hidden_panels() + input_panels());
       case Stage::gather:
-        return slices_for(rows * (s_.I + s_.H) * kPackWork, hidden_panels() + input_panels());
+        return slices_for(rows * (s_.I + s_.H) * kGatherWork, hidden_panels() + input_panels());
       case Stage::linear: return slices_for(rows * s_.H * s_.H, hidden_panels());
       case Stage::step:
       case Stage::second: return Base::step_slices();

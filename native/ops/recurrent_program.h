@@ -170,8 +170,8 @@ inline Dim slices_for(Dim multiplications, Dim units, Dim most = 8) {
   constexpr Dim kSliceWork = Dim(1) << 18;
   return std::max(Dim(1), std::min({multiplications / kSliceWork, units, most}));
 }
-// What packing one element costs, in multiplications.
-constexpr Dim kPackWork = 5;
+// What it costs to pack an element of the weights, and of rows that lie apart, in multiplications.
+constexpr Dim kPackWork = 5, kGatherWork = 16;
 // The first unit of slice `slice`.
 inline Dim cut(Dim units, Dim slices, Dim slice) {
   return units * slice / slices;

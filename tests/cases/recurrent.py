@@ -207,6 +207,9 @@ def direction_settings() -> list[Setting]:
             Setting(f"{direction}, enough for slices", N=16, I=33, H=97, attributes=attributes)
         )
         rows.append(
+            Setting(f"{direction}, rows as slices", S=20, N=32, I=8, H=72, attributes=attributes)
+        )
+        rows.append(
             Setting(
                 f"{direction}, weights alone", without=("B", "H0", "C0", "P"), attributes=attributes
             )
@@ -285,6 +288,7 @@ def flag_settings(family: Family) -> list[Setting]:
         Setting(f"{family.flag}, a register and one", H=17, attributes=on),
         Setting(f"{family.flag}, enough for slices", N=24, I=40, H=130, attributes=on),
         Setting(f"{family.flag}, several chunks", S=40, N=13, H=6, attributes=on),
+        Setting(f"{family.flag}, rows as slices", S=20, N=32, I=8, H=72, attributes=on),
         Setting(f"{family.flag}, weights alone", without=("B", "H0", "C0", "P"), attributes=on),
         Setting(f"{family.flag}, lengths", S=5, lengths=(2, 5, 0, 3), attributes=on),
         Setting(

@@ -83,3 +83,17 @@ def reference(
         "fc2.weight": d.T @ hidden, "fc2.bias": d.sum(0),
     }  # fmt: skip
     return loss, gradients
+
+
+def gradients(state: CheckpointState) -> dict[str, np.ndarray]:
+    return {n: state.parameters[n].grad for n in NAMES}
+
+
+def steps(module: Module, optimizer: Optimizer, count: int) -> list[float]:
+    """Train on the one batch; return the losses."""
+    losses = []
+    for _ in range(count):
+        losses.append(float(module(X, LABELS)))
+        optimizer.step()
+        module.lazy_reset_grad()
+    return losses

@@ -29,9 +29,17 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         node = helper.make_node(
-            self.op, list(self.inputs), list(self.outputs), name="it", domain=OURS, **self.attributes
+            self.op,
+            list(self.inputs),
+            list(self.outputs),
+            name="it",
+            domain=OURS,
+            **self.attributes,
         )
-        values = [helper.make_tensor_value_info(n, KINDS[a.dtype], a.shape) for n, a in self.inputs.items()]
+        values = [
+            helper.make_tensor_value_info(n, KINDS[a.dtype], a.shape)
+            for n, a in self.inputs.items()
+        ]
         results = [
             helper.make_tensor_value_info(n, KINDS[a.dtype], [None] * a.ndim)
             for n, a in zip(self.outputs, self.expected(), strict=True)

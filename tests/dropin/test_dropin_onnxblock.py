@@ -28,8 +28,14 @@ class Then(onnxblock.ForwardBlock):
 
 def values(**kinds) -> onnx.ModelProto:
     """A model of inputs only."""
-    graph = helper.make_graph([], "g", [helper.make_tensor_value_info(n, k, d) for n, (k, d) in kinds.items()], [])
-    opsets = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(
+        [], "g", [helper.make_tensor_value_info(n, k, d) for n, (k, d) in kinds.items()], []
+    )
+    opsets = [
+        helper.make_opsetid("", 15),
+        helper.make_opsetid("ai.onnx.ml", 3),
+        helper.make_opsetid("com.microsoft", 1),
+    ]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
@@ -153,7 +159,9 @@ def test_cross_entropy(settings, weights, ignored):
     each, total = softmax_loss(Z, LABELLED, weights, ignored)
     found = loss_of(onnxblock.loss.CrossEntropyLoss(**settings), Z, labels=LABELLED)
     np.testing.assert_allclose(found, each.sum() / total, rtol=1e-5)
-    found = loss_of(onnxblock.loss.CrossEntropyLoss(reduction="sum", **settings), Z, labels=LABELLED)
+    found = loss_of(
+        onnxblock.loss.CrossEntropyLoss(reduction="sum", **settings), Z, labels=LABELLED
+    )
     np.testing.assert_allclose(found, each.sum(), rtol=1e-5)
 
 
@@ -192,7 +200,12 @@ def test_parameters_are_what_is_marked():
     np.testing.assert_array_equal(numpy_helper.to_array(on[0]), arrays_of(model)["fc1.weight"])
     training, evaluation = block.to_model_proto()
     for each in (training, evaluation):
-        assert [v.name for v in each.graph.input][:4] == ["input", "target", "fc1.weight", "fc2.bias"]
+        assert [v.name for v in each.graph.input][:4] == [
+            "input",
+            "target",
+            "fc1.weight",
+            "fc2.bias",
+        ]
         assert {t.name for t in each.graph.initializer} >= {"fc1.bias", "fc2.weight"}
 
 
@@ -259,7 +272,9 @@ def two_outputs() -> onnx.ModelProto:
 
 
 def test_the_loss_can_judge_one_of_several_outputs(tmp_path):
-    files = make(tmp_path, two_outputs(), loss=artifacts.LossType.MSELoss, loss_input_names=["tanh"])
+    files = make(
+        tmp_path, two_outputs(), loss=artifacts.LossType.MSELoss, loss_input_names=["tanh"]
+    )
     module = files.module()
     assert module.input_names() == ["input", "target"]
     assert np.isfinite(module(X, np.zeros((6, 5), np.float32)))
@@ -303,7 +318,10 @@ def test_a_checkpoint_goes_back_into_a_model(tmp_path):
 def test_an_optimizer_model_runs_in_any_session():
     """The files say what their operators mean; the updates are other outputs of the node."""
     block = trained(classifier(), NAMES)
-    for optimizer in (onnxblock.optim.AdamW(), onnxblock.optim.SGD(onnxblock.optim.ClipGradNorm(1.0))):
+    for optimizer in (
+        onnxblock.optim.AdamW(),
+        onnxblock.optim.SGD(onnxblock.optim.ClipGradNorm(1.0)),
+    ):
         with onnxblock.empty_base(opset_version=15) as accessor:
             output = optimizer(block.parameters())
         session = onnxruntime.InferenceSession(accessor.model.SerializeToString())

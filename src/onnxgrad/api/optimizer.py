@@ -19,9 +19,10 @@ class Optimizer:
     def __init__(self, optimizer_uri: str | os.PathLike, module: Module):
         self._algorithm = read_optimizer(optimizer_uri)
         self._state = module._state._state
-        moments, saved = self._algorithm.moments, SAVED[self._algorithm.kind]
-        self._optimizer = LiveOptimizer(self._state, moments, saved)
-        self._state.optimizer = self._optimizer
+        moments, live = self._algorithm.moments, self._state.optimizer
+        if live is None or live.moments != moments:  # else it continues what another began
+            live = LiveOptimizer(self._state, moments, SAVED[self._algorithm.kind])
+        self._optimizer = self._state.optimizer = live
 
     def step(self) -> None:
         """Update the parameters from the gradients of the last calls of the Module."""

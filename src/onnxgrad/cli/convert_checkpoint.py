@@ -11,9 +11,9 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "convert-checkpoint",
         help="turn a checkpoint of onnxruntime-training into other files of tensors, or back",
-        description="Reads a checkpoint of onnxruntime-training or of onnxgrad, .safetensors, .npz and .onnx files. The "
-        "ending of the output says what is written: .safetensors, .npz, .onnx (with --model), else a checkpoint that "
-        "onnxgrad.api and onnxruntime-training 1.19.2 load.",
+        description="Reads a checkpoint of onnxruntime-training or of onnxgrad, .safetensors, .npz and .onnx files. "
+        "The ending of the output says what is written: .safetensors, .npz, .onnx (with --model), else a checkpoint "
+        "that onnxgrad.api and onnxruntime-training 1.19.2 load.",
     )
     parser.add_argument("checkpoint", help="what to read")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="what to write")

@@ -35,6 +35,28 @@ def is_branch(node: ir.Node) -> bool:
     return node.op_type == "If" and not node.domain
 
 
+def check(node: ir.Node, who: str) -> None:
+    """Raise ValueError where a body does not fit to its If, Loop or Scan."""
+    inputs, outputs = len(node.inputs), len(node.outputs)
+    for body in bodies(node) if not node.domain else ():
+        if node.op_type == "If":
+            expected = (0, outputs)
+        elif node.op_type == "Loop":
+            expected = (max(inputs, 2), outputs + 1)
+        elif node.op_type == "Scan":
+            expected = (inputs, outputs)
+        else:
+            continue
+        if None in node.inputs[2 if node.op_type == "Loop" else 0 :]:
+            raise ValueError(f"{who} leaves out an input, which it must have")
+        found = (len(body.inputs), len(body.outputs))
+        if found != expected:
+            raise ValueError(
+                f"{who} has a body of {found[0]} inputs and {found[1]} outputs, "
+                f"expected {expected[0]} and {expected[1]}"
+            )
+
+
 def replace_reads(nodes: Iterable[ir.Node], new: Callable[[ir.Value], ir.Value]) -> None:
     """Let nodes, and the nodes of their bodies, read `new(value)` in the place of `value`."""
     for node in nodes:

@@ -69,6 +69,13 @@ class Shapes:
         """Return an integer tensor, such as a count, in the type of `like`."""
         return self.Cast(value, to=self.dtype(like))
 
+    def count(self, many: ir.Value, few: ir.Value) -> ir.Value:
+        """Return how many elements of `many` there are for each of `few`, in the type of `many`.
+
+        A batch of no samples has none of either: the count is then 0, and divides nothing.
+        """
+        return self.number(self.Div(self.Size(many), self.Max(self.Size(few), 1)), many)
+
     def reshape_like(self, value: ir.Value | None, like: ir.Value) -> ir.Value | None:
         """Return `value` in the shape of `like`."""
         if value is None or self.same_shape(value, like):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import onnx
 
 from onnxgrad.contracts import DOMAIN, OPSET
+from onnxgrad.migration.fallbacks import formulas
 
 FIRST_WITH_FUNCTIONS = 8  # of the versions of ONNX's file format
 
@@ -144,19 +145,20 @@ TEXTS = {
 
 
 def add_functions(model: onnx.ModelProto) -> None:
-    """Give a model the functions of the operators in it that no session knows, in place."""
+    """Give a model the functions of the operators in it that a session may not know, in place."""
     present = {(f.domain, f.name) for f in model.functions}
     entry = next((o for o in model.opset_import if o.domain in ("", "ai.onnx")), None)
-    nodes = {n.op_type: n for n in model.graph.node if n.domain == DOMAIN and n.op_type in TEXTS}
+    texts = {**TEXTS, **formulas(model)}
+    nodes = {n.op_type: n for n in model.graph.node if n.domain == DOMAIN and n.op_type in texts}
     for kind, node in nodes.items():
         if entry is not None and (DOMAIN, kind) not in present:
-            model.functions.append(function(kind, entry.version, len(node.output)))
+            model.functions.append(_function(texts[kind], entry.version, node))
             model.ir_version = max(model.ir_version, FIRST_WITH_FUNCTIONS)
 
 
-def function(kind: str, opset: int, outputs: int) -> onnx.FunctionProto:
-    """Return the function of an operator with its first outputs: a session wants them all used."""
+def _function(text: str, opset: int, node: onnx.NodeProto) -> onnx.FunctionProto:
+    """Return the function of an operator with as many outputs as its nodes have."""
     header = f'<domain: "{DOMAIN}", opset_import: ["" : {opset}, "{DOMAIN}" : {OPSET}]>'
-    result = onnx.parser.parse_function(header + TEXTS[kind])
-    del result.output[outputs:]
+    result = onnx.parser.parse_function(header + text)
+    del result.output[len(node.output) :]
     return result

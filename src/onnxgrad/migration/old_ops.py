@@ -15,6 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxgrad.contracts import DOMAIN, contracts
 from onnxgrad.errors import DropInError
 
+AXES_AS_INPUTS = 13  # the first opset in which Split and ReduceSum take sizes and axes as inputs
+
 
 class Emitter:
     """Appends nodes; knows the types and static shapes that the model states."""
@@ -30,6 +32,8 @@ class Emitter:
             dims = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
             if tensor.HasField("shape") and all(d >= 0 for d in dims):
                 self.shapes[value.name] = dims
+        self.opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+        self.integers = _integers(graph)
         self.producer = {o: n for n in graph.node for o in n.output if o}
         self.by_name = {n.name: n for n in graph.node if n.name}
         self._count = 0
@@ -52,6 +56,19 @@ class Emitter:
     def number_like(self, value: float, like: str) -> str:
         dtype = helper.tensor_dtype_to_np_dtype(self.types.get(like) or TensorProto.FLOAT)
         return self.constant(value, dtype)
+
+
+def _integers(graph: onnx.GraphProto) -> dict[str, list[int]]:
+    """Return the lists of integers that are constants of the graph."""
+    tensors = {t.name: t for t in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and "value" in (found := attributes(node)):
+            tensors[node.output[0]] = found["value"]
+    return {
+        name: [int(i) for i in numpy_helper.to_array(t).reshape(-1)]
+        for name, t in tensors.items()
+        if t.data_type == TensorProto.INT64
+    }
 
 
 def attributes(node: onnx.NodeProto) -> dict:
@@ -106,13 +123,40 @@ def _concat(to: Emitter, node: onnx.NodeProto) -> None:
 
 
 def _split(to: Emitter, node: onnx.NodeProto) -> None:
-    to.nodes.append(
-        helper.make_node("Split", node.input, node.output, name=node.name, **attributes(node))
-    )
+    if to.opset >= AXES_AS_INPUTS:
+        to.nodes.append(
+            helper.make_node("Split", node.input, node.output, name=node.name, **attributes(node))
+        )
+        return
+    x, sizes = node.input
+    axis, zero = to.constant([attributes(node).get("axis", 0)]), to.constant([0])
+    start = zero
+    for i, part in enumerate(node.output):
+        first = to.op("Slice", sizes, zero, to.constant([i + 1]))
+        end = to.op("ReduceSum", first, keepdims=1)
+        if part:
+            to.op("Slice", x, start, end, axis, to=part)
+        start = end
 
 
 def _reduce_sum(to: Emitter, node: onnx.NodeProto) -> None:
-    to.op("ReduceSum", *node.input, to=node.output[0], **attributes(node))
+    settings = attributes(node)
+    if to.opset >= AXES_AS_INPUTS:
+        to.op("ReduceSum", *node.input, to=node.output[0], **settings)
+        return
+    axes = to.integers.get(node.input[1])
+    if axes is None:
+        raise DropInError(
+            f"node {node.name!r} (ReduceSumTraining) sums over axes that the run computes, which "
+            f"opset {to.opset} cannot say; make the artifacts again with "
+            "onnxgrad.artifacts.generate_artifacts"
+        )
+    if not axes and settings.get("noop_with_empty_axes", 0):
+        to.op("Identity", node.input[0], to=node.output[0])
+        return
+    chosen = {"axes": axes} if axes else {}
+    keepdims = settings.get("keepdims", 1)
+    to.op("ReduceSum", node.input[0], to=node.output[0], keepdims=keepdims, **chosen)
 
 
 def _broadcast_axes(to: Emitter, node: onnx.NodeProto) -> None:

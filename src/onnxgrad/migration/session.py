@@ -36,6 +36,7 @@ class TrainingSession:
         self.store = state.place(self.parameters, self.model.statistics)
         self.accumulate = False  # the first gradients replace what is in the buffers
         self._runner = _runner(self.model, state, self.parameters, options, self._outputs("g"))
+        _match_gradients(self.model, self._runner, path)
         self._adding: Runner | None = None
 
     def _outputs(self, to: str) -> dict[str, np.ndarray]:
@@ -63,7 +64,8 @@ class TrainingSession:
         """Return the runner that writes beside the gradients, which are added afterwards."""
         if self._adding is None:
             for segment in self.store.segments:
-                segment.total = np.zeros_like(segment.g)
+                if segment.total is None:  # another Module of this state may have made it
+                    segment.total = np.zeros_like(segment.g)
             self._adding = self._runner.writing_to(self._outputs("total"))
         return self._adding
 
@@ -125,6 +127,21 @@ def _match(model: ArtifactModel, state: State, path: str | os.PathLike[str]) -> 
     for name in inputs:
         _match_shape(name, model, state, path)
     return inputs
+
+
+def _match_gradients(model: ArtifactModel, runner: Runner, path: str | os.PathLike[str]) -> None:
+    """The old package does not sum the gradient of a Where over the axes that it repeats."""
+    ranks = {o.name: len(o.shape) for o in runner.session.get_outputs() if o.shape is not None}
+    for name, gradient in model.gradients.items():
+        dims = model.shapes[name][1]
+        rank = ranks.get(gradient)
+        if dims is not None and rank is not None and rank != len(dims):
+            raise DropInError(
+                f"the training model {os.fspath(path)} computes a gradient of rank {rank} for "
+                f"parameter {name!r} of shape {dims}: a mistake of onnxruntime-training, whose "
+                "gradient of Where ignores broadcasting. Make the artifacts again with "
+                "onnxgrad.artifacts.generate_artifacts"
+            )
 
 
 def _match_shape(name: str, model: ArtifactModel, state: State, path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -27,13 +27,16 @@ class State:
         self.optimizer: LiveOptimizer | None = None
         self.store: Store | None = None
 
-    def place(self, order: Iterable[str], statistics: Iterable[str]) -> Store:
+    def place(self, order: Iterable[str], statistics: Collection[str]) -> Store:
         """Give every parameter its place; the second Module of a state uses what the first made."""
         if self.store is None:
             trained = {n: self.arrays[n] for n in order if n in set(self.trainable)}
             kept = {n: self.arrays[n] for n in statistics}
             self.store = Store(trained, dict.fromkeys(trained, 0), kept)
             self.arrays.update(self.store.tensors())
+        for name in statistics:
+            self.store.statistics.setdefault(name, self.arrays[name])
+            self.store.next_statistics.setdefault(name, self.arrays[name].copy())
         return self.store
 
     def allocate(self, shapes: Mapping[str, tuple[int, ...]]) -> None:

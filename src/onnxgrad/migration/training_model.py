@@ -22,6 +22,7 @@ from onnxgrad.migration.old_ops import attributes, rewrite
 
 ACCUMULATOR = "InPlaceAccumulatorV2"
 RESET = "lazy_reset_grad"
+FORMAT_OF_EVERY_RUNTIME = 10  # the newest that onnxruntime 1.19 reads
 BUFFER, DONE = "_grad.accumulation.buffer", "_grad.accumulation.out"
 
 
@@ -60,6 +61,7 @@ def training_model(path: str | os.PathLike[str], parameters: Iterable[str]) -> A
     """Return the training model at `path` without its accumulators."""
     model = load(path, "training")
     parameters = set(parameters)
+    _drop_functions(model)
     gradients = _take_accumulators(model)
     rewrite(model)
     result = _describe(model, parameters)
@@ -81,6 +83,7 @@ def evaluation_model(path: str | os.PathLike[str], parameters: Iterable[str]) ->
 
 def _describe(model: onnx.ModelProto, parameters: set[str]) -> ArtifactModel:
     _import_only_what_is_used(model)
+    _lower_file_format(model)
     graph = model.graph
     constant = {t.name for t in graph.initializer}
     inputs = [v.name for v in graph.input if v.name not in parameters | constant]
@@ -104,6 +107,25 @@ def _import_only_what_is_used(model: onnx.ModelProto) -> None:
     del model.opset_import[:]
     # ours always: a session that knows our library looks for its version
     model.opset_import.extend([*kept, helper.make_opsetid(DOMAIN, OPSET)])
+
+
+def _drop_functions(model: onnx.ModelProto) -> None:
+    """Leave out the formulas of our own operators, which are for other sessions."""
+    kept = [
+        onnx.FunctionProto.FromString(f.SerializeToString())
+        for f in model.functions
+        if f.domain != DOMAIN
+    ]
+    del model.functions[:]
+    model.functions.extend(kept)
+
+
+def _lower_file_format(model: onnx.ModelProto) -> None:
+    """onnx writes newer versions of its file format than onnxruntime reads; few models need them."""
+    standard = [o for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    if standard:
+        needed = max(helper.find_min_ir_version_for(standard), FORMAT_OF_EVERY_RUNTIME)
+        model.ir_version = min(model.ir_version, needed)
 
 
 # ---- gradients

@@ -11,7 +11,6 @@ import onnx
 
 from onnxgrad.errors import DropInError
 
-
 OPSET_OF_EVERY_RUNTIME = 21  # the newest that onnxruntime 1.19 has
 
 
@@ -57,11 +56,6 @@ def current() -> ModelAccessor:
             "`with onnxblock.base(model):` or `with onnxblock.empty_base():`"
         )
     return _GLOBAL_ACCESSOR
-
-
-def custom_library() -> str | os.PathLike | None:
-    """Return the library of the surrounding `with custom_op_library(...)`."""
-    return _GLOBAL_CUSTOM_OP_LIBRARY
 
 
 @contextmanager

@@ -153,7 +153,7 @@ def simplified_layer_normalization(op, X, scale, dY, dinv_std_var, *, node, axis
         dX, dscale = rms_gradient(op, X, scale, dY, axes, float(epsilon))
     if dinv_std_var is not None:
         r = node.outputs[1]
-        n = op.number(op.Div(op.Size(X), op.Size(r)), X)
+        n = op.count(X, r)
         cube = op.Mul(op.Mul(r, r), r)
         dX = op.Sub(dX, op.Mul(X, op.Div(op.Mul(dinv_std_var, cube), n)))
     return dX, dscale
