@@ -152,6 +152,31 @@ def test_parquet_is_streamed_and_every_row_comes_once(folder, monkeypatch):
     assert sum(len(rows) for rows, _ in parts) == len(some) - 14
 
 
+@pytest.mark.parametrize("kind", ["list", "large list", "fixed list", "nested", "tensor"])
+def test_parquet_lists_of_every_kind_are_arrays(kind, folder):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from onnxgrad.job import data
+
+    flat, rows = pa.array(X.ravel()), X.tolist()
+    column, shape = {
+        "list": lambda: (pa.array(rows, pa.list_(pa.float32())), (4,)),
+        "large list": lambda: (pa.array(rows, pa.large_list(pa.float32())), (4,)),
+        "fixed list": lambda: (pa.FixedSizeListArray.from_arrays(flat, 4), (4,)),
+        "nested": lambda: (pa.array(X.reshape(-1, 2, 2).tolist()), (2, 2)),
+        "tensor": lambda: (
+            pa.FixedShapeTensorArray.from_numpy_ndarray(X.reshape(-1, 2, 2)),
+            (2, 2),
+        ),
+    }[kind]()
+    parquet.write_table(pa.table({"x": column}), "d.parquet", row_group_size=50)
+    table = data.read("d.parquet")
+    assert table.columns["x"].shape == shape
+    parts = np.concatenate([arrays["x"] for _, arrays in table.parts(["x"], 32)])
+    np.testing.assert_allclose(parts, X.reshape(-1, *shape), rtol=1e-6)
+
+
 def test_parquet_trains_and_resumes_to_the_same_bits(folder, capsys):
     small_parquet("d.parquet")
     line = ("train", "model.onnx", "--data", "d.parquet", "--lr", 0.05, "--quiet")
