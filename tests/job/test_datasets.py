@@ -262,6 +262,23 @@ def test_one_column_of_output_takes_a_plain_column_of_targets(target, loss, fold
     assert f"loss: {loss}, because" in out
 
 
+def test_flat_rows_take_the_shape_of_the_model(folder, capsys):
+    onnx.save(
+        onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 2, 2] x) => (float[N, 2] y) <float[2, 2] w = {1, 0, 0, 1}>
+        { s = ReduceSum <keepdims = 0> (x, axis)  y = MatMul(s, w) }"""),
+        "net.onnx",
+    )
+    model = onnx.load("net.onnx")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "axis"))
+    onnx.save(model, "net.onnx")
+    np.savez("flat.npz", x=X, label=LABEL % 2)
+    code, out, _ = run(capsys, "train", "net.onnx", "--data", "flat.npz", "-o", "t.onnx")
+    assert code == 0
+    assert "input 'x': rows of 4 numbers taken as 2 × 2" in out
+
+
 def test_a_fixed_batch_is_obeyed_and_predictions_have_every_row(folder, capsys):
     regression("7, 1")
     np.savez("d.npz", x=X, y=X[:, :1])
