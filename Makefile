@@ -7,7 +7,7 @@ BUILD  := scikit-build-core nanobind ninja cmake
 NATIVE := $(shell find native -type f \( -name '*.cpp' -o -name '*.h' -o -name '*.inc' \))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tour test check bench goldens versions wheels docs format lint clean
+.PHONY: help demo tour test check bench goldens goldens-dropin models versions wheels docs format lint clean
 
 help:
 	@echo "make demo      train a small network on handwritten digits, from one ONNX file to another"
@@ -57,9 +57,16 @@ check: $(VENV)/ready
 bench: $(VENV)/ready
 	@$(RUN) bench/run.py --output bench/results/latest.json $(BENCH)
 	@$(RUN) bench/chart.py bench/results/latest.json docs/speed.svg
+	@$(RUN) bench/table.py bench/results/latest.json docs/speed.md
 
 goldens: $(VENV)/ready
 	@$(RUN) tests/golden/record.py $(OPS)
+
+goldens-dropin: $(VENV)/ready
+	@$(RUN) tests/dropin/record_artifacts.py $(NETS)
+
+models: $(VENV)/ready
+	@$(RUN) tools/check_models.py $(MODELS)
 
 versions: $(VENV)/ready
 	@$(RUN) tools/try_versions.py

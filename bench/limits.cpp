@@ -52,24 +52,28 @@ double stream_seconds(long n, int threads, double seconds) {
   return best;
 }
 
-__attribute__((target("avx2,fma"))) float fma_pass(long rounds) {
-  __m256 sum[12];
-  for (auto& s : sum) s = _mm256_set1_ps(1.0f);
-  const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
-  // Twelve chains: two units, four cycles of latency. Unrolled, or they would live in memory.
-  for (long i = 0; i < rounds; ++i)
-#pragma GCC unroll 12
-    for (auto& s : sum) s = _mm256_fmadd_ps(s, a, b);
-  float total = 0;
-  for (auto& s : sum) total += _mm256_cvtss_f32(s);
-  return total;
-}
+// Twelve chains: two units, four cycles of latency. Unrolled, or the sums would live in memory.
+#define FMA_PASS(name, isa, Vector, set, fmadd)                          \
+  __attribute__((target(isa))) float name(long rounds) {                 \
+    Vector sum[12];                                                      \
+    for (auto& s : sum) s = set(1.0f);                                   \
+    const Vector a = set(0.999f), b = set(0.001f);                       \
+    for (long i = 0; i < rounds; ++i)                                    \
+      _Pragma("GCC unroll 12") for (auto& s : sum) s = fmadd(s, a, b);   \
+    float total = 0;                                                     \
+    for (auto& s : sum) total += reinterpret_cast<const float*>(&s)[0];  \
+    return total;                                                        \
+  }
+FMA_PASS(fma_pass_256, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps)
+FMA_PASS(fma_pass_512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps)
 
 double fma_gflops(int threads, double seconds) {
-  constexpr long rounds = 2'000'000;
+  constexpr long rounds = 200'000;
+  const bool wide = __builtin_cpu_supports("avx512f");
   volatile float sink = 0;
-  const double best = best_pass(threads, seconds, [&](int) { sink = fma_pass(rounds); });
-  return 12.0 * 8 * 2 * rounds * threads / best / 1e9;
+  const double best =
+      best_pass(threads, seconds, [&](int) { sink = wide ? fma_pass_512(rounds) : fma_pass_256(rounds); });
+  return 12.0 * (wide ? 16 : 8) * 2 * double(rounds) * threads / best / 1e9;
 }
 
 }  // namespace

@@ -300,6 +300,20 @@ def environment() -> dict:
     )  # fmt: skip
 
 
+def save(rows: list[dict], path: Path) -> None:
+    """Write the rows in the order of lines.py. Lines of the file that were not run this time stay as they are."""
+
+    def key(row):
+        return row["op"], row["title"], row["threads"]
+
+    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    known = {key(r): r for r in (*before, *rows)}
+    ordered = [(b.op, b.title, t) for b in BENCHES for t in sorted({k[2] for k in known})]
+    kept = [known[k] for k in ordered if k in known]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"environment": environment(), "rows": kept}, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="operators to run")
@@ -307,7 +321,9 @@ def main() -> None:
         "--seconds", type=float, default=2.0, help="time for each line, all contenders together"
     )
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--output", type=Path, help="write the results there as JSON")
+    parser.add_argument(
+        "--output", type=Path, help="write the results there as JSON; other lines of the file stay"
+    )
     options = parser.parse_args()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
     workers, limits = start_workers(), Limits()
@@ -324,10 +340,7 @@ def main() -> None:
         "ratio: the fastest peer's best time over ours (in ORT; on NumPy for 16 elements); below 1 is a loss."
     )
     if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(
-            json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n"
-        )
+        save(rows, options.output)
 
 
 if __name__ == "__main__":

@@ -153,6 +153,141 @@ def transformer() -> Workload:
     return Workload("Transformer, 4 layers of 256, 128 tokens, batch 8", net, model, x, y)
 
 
+def _classifier(net: Net, h: str, width: int, classes: int = 10) -> str:
+    return net("Gemm", h, net.weight("w", classes, width), net.fill("b", 0, classes), transB=1)
+
+
+def lenet() -> Workload:
+    net, batch = Net(5), 64
+    h = "x"
+    for i, (a, b) in enumerate([(1, 32), (32, 64)]):
+        h = net(
+            "Conv",
+            h,
+            net.weight(f"c{i}", b, a, 5, 5),
+            net.fill(f"d{i}", 0, b),
+            kernel_shape=[5, 5],
+            pads=[2] * 4,
+        )
+        h = net("MaxPool", net("Relu", h), kernel_shape=[2, 2], strides=[2, 2])
+    h = net("Flatten", h)
+    h = net(
+        "Relu", net("Gemm", h, net.weight("w0", 256, 64 * 49), net.fill("b0", 0, 256), transB=1)
+    )
+    model = net.model(
+        [("x", FLOAT, ["N", 1, 28, 28])], ("logits", FLOAT, ["N", 10]), _classifier(net, h, 256)
+    )
+    x = net.rng.standard_normal((batch, 1, 28, 28)).astype(np.float32)
+    return Workload("LeNet 32-64 at 28×28, batch 64", net, model, x, net.rng.integers(0, 10, batch))
+
+
+def mobilenet() -> Workload:
+    """Inverted residuals: 1×1, depthwise 3×3, 1×1, each with a batch normalisation."""
+    net, batch = Net(6), 16
+
+    def conv(h, name, a, b, k, stride=1, group=1):
+        w = net.weight(f"{name}/w", b, a // group, k, k)
+        h = net(
+            "Conv", h, w, kernel_shape=[k, k], strides=[stride] * 2, pads=[k // 2] * 4, group=group
+        )
+        return net("BatchNormalization", h, *(
+            net.fill(f"{name}/{n}", v, b) for n, v in zip("sbmv", (1, 0, 0, 1), strict=True)))  # fmt: skip
+
+    low, high = net.constant("low", np.float32(0)), net.constant("high", np.float32(6))
+    h, width = net("Clip", conv("x", "stem", 3, 32, 3), low, high), 32
+    for i, (channels, stride) in enumerate([(32, 1), (64, 2), (64, 1), (128, 2), (128, 1)]):
+        wide = 4 * width
+        y = net("Clip", conv(h, f"{i}a", width, wide, 1), low, high)
+        y = net("Clip", conv(y, f"{i}b", wide, wide, 3, stride, wide), low, high)
+        y = conv(y, f"{i}c", wide, channels, 1)
+        h, width = (net("Add", h, y) if stride == 1 and width == channels else y), channels
+    h = net("Flatten", net("GlobalAveragePool", h))
+    model = net.model(
+        [("x", FLOAT, ["N", 3, 64, 64])], ("logits", FLOAT, ["N", 10]), _classifier(net, h, width)
+    )
+    x = net.rng.standard_normal((batch, 3, 64, 64)).astype(np.float32)
+    return Workload(
+        "MobileNetV2, 5 blocks at 64×64, batch 16", net, model, x, net.rng.integers(0, 10, batch)
+    )
+
+
+def gru() -> Workload:
+    net, steps, batch, size, hidden = Net(7), 64, 32, 128, 128
+    w, r = net.weight("W", 2, 3 * hidden, size), net.weight("R", 2, 3 * hidden, hidden)
+    net("GRU", "x", w, r, net.fill("B", 0, 2, 6 * hidden), outputs=2, hidden_size=hidden,
+        direction="bidirectional", linear_before_reset=1)  # fmt: skip
+    h = net("Transpose", "v0_0", perm=[2, 0, 1, 3])
+    h = net(
+        "ReduceMean",
+        net("Reshape", h, net.constant("join", [0, 0, 2 * hidden])),
+        axes=[1],
+        keepdims=0,
+    )
+    logits = _classifier(net, h, 2 * hidden)
+    model = net.model([("x", FLOAT, [steps, "N", size])], ("logits", FLOAT, ["N", 10]), logits)
+    x = net.rng.standard_normal((steps, batch, size)).astype(np.float32)
+    return Workload(
+        "GRU 128-128, both directions, 64 steps, batch 32",
+        net,
+        model,
+        x,
+        net.rng.integers(0, 10, batch),
+    )
+
+
+def audio() -> Workload:
+    """Convolutions over a waveform, each layer half as long."""
+    net, batch, length = Net(8), 16, 8000
+    h, width = "x", 1
+    for i, b in enumerate((32, 64, 64, 128)):
+        w = net.weight(f"c{i}", b, width, 9)
+        h = net(
+            "Conv",
+            h,
+            w,
+            net.fill(f"d{i}", 0, b),
+            kernel_shape=[9],
+            strides=[4 if i == 0 else 2],
+            pads=[4, 4],
+        )
+        h, width = net("Relu", h), b
+    h = net("Flatten", net("GlobalAveragePool", h))
+    model = net.model(
+        [("x", FLOAT, ["N", 1, length])], ("logits", FLOAT, ["N", 10]), _classifier(net, h, width)
+    )
+    x = net.rng.standard_normal((batch, 1, length)).astype(np.float32)
+    return Workload(
+        "1-D convolutions over 8,000 samples, batch 16",
+        net,
+        model,
+        x,
+        net.rng.integers(0, 10, batch),
+    )
+
+
+def deepfm() -> Workload:
+    """A factorisation machine over 20 fields of 10,000 values, and an MLP beside it."""
+    net, batch, fields, rows, d = Net(9), 512, 20, 10_000, 16
+    e = net("Gather", net.weight("embedding", rows, d, fan=100 * d), "x")
+    total = net("ReduceSum", e, net.constant("one", [1]), keepdims=0)
+    squares = net("ReduceSum", net("Mul", e, e), "one", keepdims=0)
+    pairs = net("Sub", net("Mul", total, total), squares)
+    deep = net("Reshape", e, net.constant("join", [0, fields * d]))
+    for i, (a, b) in enumerate([(fields * d, 256), (256, 128)]):
+        deep = net(
+            "Relu", net("Gemm", deep, net.weight(f"w{i}", b, a), net.fill(f"b{i}", 0, b), transB=1)
+        )
+    h = net("Concat", pairs, deep, axis=1)
+    model = net.model(
+        [("x", INT64, ["N", fields])], ("logits", FLOAT, ["N", 2]), _classifier(net, h, d + 128, 2)
+    )
+    x = net.rng.integers(0, rows, (batch, fields))
+    return Workload(
+        "DeepFM, 20 fields of 10,000, batch 512", net, model, x, net.rng.integers(0, 2, batch)
+    )
+
+
 WORKLOADS: dict[str, Callable[[], Workload]] = {
-    "mlp": mlp, "resnet": resnet, "lstm": lstm, "transformer": transformer,
+    "mlp": mlp, "lenet": lenet, "resnet": resnet, "mobilenet": mobilenet, "audio": audio, "lstm": lstm, "gru": gru,
+    "transformer": transformer, "deepfm": deepfm,
 }  # fmt: skip

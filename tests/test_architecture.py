@@ -41,12 +41,16 @@ MAY_IMPORT = {
     "graph": {"errors", "graph"},
     "autodiff": {"errors", "contracts", "graph", "autodiff"},
     "train": {"errors", "contracts", "kernels", "ort", "graph", "autodiff", "train"},
+    "migration": {"errors", "contracts", "graph", "train", "migration"},
+    "onnxblock": {"errors", "contracts", "graph", "autodiff", "migration", "onnxblock"},
+    "artifacts": {"errors", "graph", "ort", "onnxblock"},
+    "api": {"errors", "migration", "api"},
 }
 
 PUBLIC = {
     "ContractError", "GradientError", "OnnxGradError", "get_num_threads", "kernels", "library_path",
     "register", "session", "set_num_threads",
-    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported", "Trainer",
+    "grad", "vjp", "rule", "fused", "no_gradient", "unsupported", "Trainer", "inspect",
 }  # fmt: skip
 
 

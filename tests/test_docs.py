@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from onnxgrad.cli import main
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 MODULES = ["onnxgrad.contracts", "onnxgrad.kernels", "onnxgrad.ort"]
 
 
@@ -32,18 +35,14 @@ def test_links_lead_somewhere(page):
 
 
 def linear_model() -> onnx.ModelProto:
-    """loss = mean((x w)²)"""
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["y"]),
-        helper.make_node("Mul", ["y", "y"], ["squares"]),
-        helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0),
-    ]
+    """logits = x w"""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["logits"])]
     weights = onnx.numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
     graph = helper.make_graph(
         nodes,
         "linear",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])],
-        [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 2])],
         [weights],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -54,10 +53,23 @@ def test_readme_example_runs(tmp_path, monkeypatch):
     onnx.save(linear_model(), "model.onnx")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert blocks
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     for block in blocks:
-        names: dict = {}
+        names: dict = {"x": x, "y": (x[:, 0] > 0).astype(np.int64)}
         exec(block, names)
         assert names["session"].get_outputs()[1].name == "w_grad"
+        assert (tmp_path / "tuned.onnx").exists()
+
+
+def test_the_first_line_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(linear_model(), "model.onnx")
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    lines = ["a,b,c,label", *(f"{a},{b},{c},{int(a > 0)}" for a, b, c in rows)]
+    (tmp_path / "train.csv").write_text("\n".join(lines))
+    shell = re.search(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S).group(1)
+    assert main(shlex.split(shell)[1:]) == 0
+    assert (tmp_path / "tuned.onnx").exists()
 
 
 def test_readme_names_what_exists():

@@ -53,7 +53,7 @@ def forward(x, scales, attributes):
     return session.run(None, {"X": x, "scales": scales})[0]
 
 
-@pytest.mark.parametrize(("attributes", "scale"), itertools.product(ROWS, SCALES), ids=str)
+@pytest.mark.parametrize(("attributes", "scale"), list(itertools.product(ROWS, SCALES)), ids=str)
 def test_transpose_of_onnxruntime(attributes, scale):
     rng = np.random.default_rng(0)
     v = rng.normal(size=(2, 3, 11, 12)).astype(np.float32)

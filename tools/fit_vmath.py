@@ -46,6 +46,11 @@ def exp_tail(r):
     return mp.nsum(lambda k: r**k / mp.factorial(k + 2), [0, 25])
 
 
+def exp2_slope(r):
+    """(2^r - 1)/r."""
+    return mp.nsum(lambda k: mp.log(2) ** (k + 1) * r**k / mp.factorial(k + 1), [0, 25])
+
+
 def mills(t):
     """exp(t²/2) Q(t), Q the upper tail of the normal distribution."""
     return mp.exp(t * t / 2) * mp.erfc(t / mp.sqrt(2)) / 2
@@ -110,6 +115,11 @@ def main():
         c = chebyshev_fit(exp_tail, -half_ln2, half_ln2, degree)
         error = worst_error(exp_tail, c, -half_ln2, half_ln2, lambda r: r * r)
         show(f"exp tail, degree {degree}", c, error, dtype)
+    half = mp.mpf("0.50005")
+    for degree, dtype in ((5, np.float32), (10, np.float64)):
+        c = chebyshev_fit(exp2_slope, -half, half, degree)
+        error = worst_error(exp2_slope, c, -half, half, abs)
+        show(f"exp2 slope, degree {degree}", c, error, dtype)
     fit_rational_mills(14.5, 4, 5)
     fit_mills(4, 39, 23, np.float64)
     for degree, dtype in ((6, np.float32), (14, np.float64)):

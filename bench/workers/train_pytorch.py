@@ -41,11 +41,62 @@ def lstm(w, x):
     return F.linear(output[-1], w["w"], w["b"])
 
 
-def reorder(w):
-    """ONNX stacks the gates i o f c, PyTorch i f c o."""
+def gru(w, x):
+    hidden = w["R"].shape[2]
+    flat = []
+    for d in range(2):
+        flat += [w["W"][d], w["R"][d], *w["B"][d].split(3 * hidden)]
+    zero = x.new_zeros(2, x.shape[1], hidden)
+    y = torch.gru(x, zero, flat, True, 1, 0.0, True, True, False)[0]
+    return F.linear(y.mean(0), w["w"], w["b"])
+
+
+GATES = {
+    "lstm": [0, 2, 3, 1],
+    "gru": [1, 0, 2],
+}  # ONNX stacks i o f c and z r h, PyTorch i f c o and r z h
+
+
+def reorder(w, order):
     for name, parts in (("W", 1), ("R", 1), ("B", 2)):
-        blocks = w[name][0].reshape(parts, 4, -1, *w[name].shape[2:])
-        w[name] = np.ascontiguousarray(blocks[:, [0, 2, 3, 1]]).reshape(w[name].shape)
+        blocks = w[name].reshape(w[name].shape[0], parts, len(order), -1, *w[name].shape[2:])
+        w[name] = np.ascontiguousarray(blocks[:, :, order]).reshape(w[name].shape)
+
+
+def lenet(w, x):
+    for i in range(2):
+        x = F.max_pool2d(F.relu(F.conv2d(x, w[f"c{i}"], w[f"d{i}"], padding=2)), 2)
+    return F.linear(F.relu(F.linear(x.flatten(1), w["w0"], w["b0"])), w["w"], w["b"])
+
+
+def mobilenet(w, x):
+    def conv(h, name, stride=1):
+        weight = w[f"{name}/w"]
+        groups = weight.shape[0] if weight.shape[1] == 1 else 1
+        h = F.conv2d(h, weight, stride=stride, padding=weight.shape[2] // 2, groups=groups)
+        mean, var, scale, shift = (w[f"{name}/{n}"] for n in "mvsb")
+        return F.batch_norm(h, mean, var, scale, shift, training=True)
+
+    h = F.relu6(conv(x, "stem"))
+    for i, stride in enumerate((1, 2, 1, 2, 1)):
+        y = conv(F.relu6(conv(F.relu6(conv(h, f"{i}a")), f"{i}b", stride)), f"{i}c")
+        h = h + y if stride == 1 else y
+    return F.linear(h.mean((2, 3)), w["w"], w["b"])
+
+
+def audio(w, x):
+    for i in range(4):
+        x = F.relu(F.conv1d(x, w[f"c{i}"], w[f"d{i}"], stride=2 if i else 4, padding=4))
+    return F.linear(x.mean(2), w["w"], w["b"])
+
+
+def deepfm(w, x):
+    e = F.embedding(x, w["embedding"])
+    pairs = e.sum(1) ** 2 - (e * e).sum(1)
+    deep = e.flatten(1)
+    for i in range(2):
+        deep = F.relu(F.linear(deep, w[f"w{i}"], w[f"b{i}"]))
+    return F.linear(torch.cat([pairs, deep], 1), w["w"], w["b"])
 
 
 def transformer(w, x):
@@ -65,7 +116,10 @@ def transformer(w, x):
     return linear(h, "out").flatten(0, 1)
 
 
-FORWARD = {"mlp": mlp, "resnet": resnet, "lstm": lstm, "transformer": transformer}
+FORWARD = {
+    "mlp": mlp, "lenet": lenet, "resnet": resnet, "mobilenet": mobilenet, "audio": audio, "lstm": lstm, "gru": gru,
+    "transformer": transformer, "deepfm": deepfm,
+}  # fmt: skip
 
 
 def prepare(folder, threads):
@@ -73,8 +127,8 @@ def prepare(folder, threads):
     line = json.loads(Path(folder, "line.json").read_text())
     data = np.load(f"{folder}/batch.npz")
     weights = dict(np.load(f"{folder}/weights.npz"))
-    if line["name"] == "lstm":
-        reorder(weights)
+    if line["name"] in GATES:
+        reorder(weights, GATES[line["name"]])
     w = {n: torch.tensor(a) for n, a in weights.items()}
     trained = [t.requires_grad_() for n, t in w.items() if not n.endswith(("/m", "/v"))]
     optimizer = torch.optim.AdamW(trained, lr=1e-4, fused=True)

@@ -27,6 +27,11 @@ template <> struct Constants<float> {
   // q(r) of exp(r) = 1 + r + r² q(r), |r| <= ln2/2; fit error 7.8e-9
   static constexpr float exp_tail[] = {0.5f, 0.16666576f, 0.041666556f, 0.008363179f,
                                        0.0013926184f};
+  static constexpr float exp2_lowest = -126;
+  static constexpr float log2e_low = 1.925963e-8f;  // log2(e) less its rounding
+  // (2^r - 1)/r, |r| <= 1/2; fit error 3.9e-9
+  static constexpr float exp2_slope[] = {0.6931472f,   0.2402265f,    0.05550357f,
+                                         0.009618082f, 0.0013390875f, 0.00015453174f};
   // exp(t²/2) Q(t) = mills(t)/mills_below(t), 0 <= t <= 14.5; fit error 6e-9 relative
   static constexpr float mills[] = {0.5f, 0.43829638f, 0.18323563f, 0.040633228f, 0.0041162595f};
   static constexpr float mills_below[] = {1.f,         1.6744777f,   1.2025064f,
@@ -56,6 +61,15 @@ template <> struct Constants<double> {
                                         0.0013888888917213717,  0.00019841269863053618,
                                         2.4801521295954376e-05, 2.7557268459997064e-06,
                                         2.7620088445409746e-07, 2.510038549551032e-08};
+  static constexpr double exp2_lowest = -1022;
+  static constexpr double log2e_low = 2.0355273740931033e-17;
+  static constexpr double exp2_slope[] = {// fit error 6.3e-18
+                                          0.6931471805599453,     0.24022650695910097,
+                                          0.0555041086648216,     0.009618129107606871,
+                                          0.0013333558146416927,  0.00015403530441765088,
+                                          1.5252733829851596e-05, 1.321544257022465e-06,
+                                          1.0178062436412765e-07, 7.072589488396345e-09,
+                                          4.4549624846332125e-10};
   static constexpr double mills_center = 4.0;  // 0 <= t <= 39; fit error 1.1e-16 relative
   static constexpr double mills[] = {
       0.09441064130196894,    -0.17039772154845542,    0.12437925533926304,
@@ -111,6 +125,17 @@ template <class T> ONNXGRAD_INLINE Vec<T> exp_negative(Vec<T> x, Vec<T> low = Ve
   return select(x < splat<T>(C::exp_lowest), Vec<T>{}, fma(power, e.p, power));
 }
 
+// 2^(x + low) for x <= 0 (x < 127.5 in float and 1023.5 in double); 0 where the result would be subnormal. 1 ulp. With the factor log2(e) inside constants that
+// the caller has anyway, three products cheaper than exp_negative.
+template <class T> ONNXGRAD_INLINE Vec<T> exp2_negative(Vec<T> x, Vec<T> low) {
+  using C = Constants<T>;
+  const Vec<T> bounded = at_least(splat<T>(C::exp2_lowest), x);
+  const Vec<T> shifted = bounded + C::round_magic;
+  const Vec<T> r = bounded - (shifted - C::round_magic) + low;
+  const Vec<T> power = power_of_two<T>(bits<T>(shifted) << C::mantissa_bits);
+  return select(x < splat<T>(C::exp2_lowest), Vec<T>{}, fma(power, r * polynomial(C::exp2_slope, r), power));
+}
+
 // a b = high + low exactly: without the residual of t², exp(-t²/2) loses 65 ulp at t = 13.
 template <class T> struct Product {
   Vec<T> high, low;
@@ -158,6 +183,16 @@ template <class T> ONNXGRAD_INLINE Vec<T> exp(Vec<T> x) {
   return select(x > highest, splat<T>(std::numeric_limits<T>::infinity()), y);
 }
 
+// e^x of a logarithm of a probability, x <= 0. 2 ulp; results below the smallest normal number are 0. What cannot be
+// such a logarithm, x > 88 (708 in double), gives a number near the largest.
+template <class T> ONNXGRAD_INLINE Vec<T> exp_of_log(Vec<T> x) {
+  using C = detail::Constants<T>;
+  constexpr T log2e = T(1.4426950408889634), highest = 1 - C::exp2_lowest;
+  const auto z = detail::exact_product<T>(x, splat<T>(log2e));
+  const Vec<T> low = fma(x, splat<T>(C::log2e_low), z.low);
+  return detail::exp2_negative<T>(at_most(splat<T>(highest), z.high), low);
+}
+
 // tanh(x) = m/(m + 2) with m = e^(2|x|) - 1, which keeps small x exact. 3 ulp.
 template <class T> ONNXGRAD_INLINE Vec<T> tanh(Vec<T> x) {
   using C = detail::Constants<T>;
@@ -193,10 +228,9 @@ template <class T> ONNXGRAD_INLINE Vec<T> mirror(Vec<T> x, Vec<T> h) {
   return select(x < Vec<T>{}, h, T(1) - h);
 }
 
-// h of  g = s(1 + w(1 - s))  with s = sigmoid(z), at -z:  e^-z r (1 - w r),  r = 1/(1 + e^-z).  z,
-// w >= 0. `low` is what the rounding of z lost.
-template <class T> ONNXGRAD_INLINE Vec<T> sigmoid_unit_tail(Vec<T> z, Vec<T> low, Vec<T> w) {
-  const Vec<T> e = exp_negative<T>(-z, -low), r = T(1) / (T(1) + e);
+// h of  g = s(1 + w(1 - s))  with s = sigmoid(z), at -z:  e r (1 - w r),  e = e^-z, r = 1/(1 + e).  z, w >= 0.
+template <class T> ONNXGRAD_INLINE Vec<T> sigmoid_unit_tail(Vec<T> e, Vec<T> w) {
+  const Vec<T> r = T(1) / (T(1) + e);
   return e * r * fma(-w, r, splat<T>(T(1)));
 }
 }  // namespace detail
@@ -214,16 +248,18 @@ template <class T> ONNXGRAD_INLINE Vec<T> gelu_derivative(Vec<T> x) {
 template <class T> ONNXGRAD_INLINE Vec<T> fast_gelu_derivative(Vec<T> x) {
   using C = detail::Constants<T>;
   constexpr double alpha = 0.7978845608028654, gamma = 0.044715;  // α = √(2/π)
-  constexpr T linear = T(2 * alpha), linear_low = T(2 * alpha - double(linear)),
-              cubic = T(2 * alpha * gamma);
+  constexpr double two_alpha_log2e = 2 * alpha * 1.4426950408889634;
+  constexpr T linear = T(two_alpha_log2e), linear_low = T(two_alpha_log2e - double(linear)),
+              cubic = T(two_alpha_log2e * gamma);
   const Vec<T> t = at_most(splat<T>(C::fast_gelu_limit), magnitude<T>(x)), square = t * t;
-  // 2u = t p, p = 2α + 2αγt², with what the roundings of p and of the product lose: e^-2u would
+  // e^-2u = 2^-(t p), p = (2α + 2αγt²) log2(e), with what the roundings of p and of the product lose: the power would
   // feel both
   const Vec<T> p = fma(square, splat<T>(cubic), splat<T>(linear));
   const Vec<T> p_low = fma(square, splat<T>(cubic), linear - p) + linear_low;
   const auto z = detail::exact_product<T>(t, p);
-  const Vec<T> w = t * fma(square, splat<T>(3 * cubic), splat<T>(linear));  // x d(2u)/dx
-  return detail::mirror<T>(x, detail::sigmoid_unit_tail<T>(z.high, fma(t, p_low, z.low), w));
+  const Vec<T> e = detail::exp2_negative<T>(-z.high, -fma(t, p_low, z.low));
+  const Vec<T> w = t * fma(square, splat<T>(T(6 * alpha * gamma)), splat<T>(T(2 * alpha)));  // x d(2u)/dx
+  return detail::mirror<T>(x, detail::sigmoid_unit_tail<T>(e, w));
 }
 
 // d/dx of x sigmoid(alpha x).  5 ulp of max(|g|, 1/8).
@@ -231,7 +267,7 @@ template <class T> ONNXGRAD_INLINE Vec<T> quick_gelu_derivative(Vec<T> x, Vec<T>
   using C = detail::Constants<T>;
   const Vec<T> scaled = alpha * x;
   const Vec<T> z = at_most(splat<T>(-T(2) * C::exp_lowest), magnitude<T>(scaled));
-  return detail::mirror<T>(scaled, detail::sigmoid_unit_tail<T>(z, Vec<T>{}, z));
+  return detail::mirror<T>(scaled, detail::sigmoid_unit_tail<T>(detail::exp_negative<T>(-z), z));
 }
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -54,7 +54,7 @@ template <class T> class DirectDw : public FilterGradient<T> {
 
  private:
   static constexpr Dim kMostRows =
-      240;  // (c, tap) rows of a task: their sums stay in the second-level cache
+      256;  // (c, tap) rows of a task: their sums stay in the second-level cache
   static constexpr Dim kMostPanels = 8;
   static constexpr Dim kMostPixels = kDepthBlock<T>;
   static constexpr Dim kTasks = 16;  // enough for balance on many threads

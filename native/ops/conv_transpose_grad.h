@@ -12,7 +12,7 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 
 // dX as a product with addresses: a pixel of dX reads `taps` pixels of each channel of dY, which lies in memory with
-// zeros around it, one image at a time (as it is, when it needs none).
+// zeros around it, one image at a time (as it is, when it needs none and its planes are not a power of two apart).
 template <class T> class TransposeDx {
  public:
   explicit TransposeDx(const ConvShape& s) : s_(s), depth_(s.channels * s.taps()) {
@@ -21,8 +21,10 @@ template <class T> class TransposeDx {
       size_.push_back(larger(read, s.pad[a] + s.in[a]));
       padded_ = padded_ || size_[a] != s.in[a] || s.pad[a] != 0;
     }
+    plane_ = size_.size();
+    if (crowds_one_set(plane_)) plane_ += 64 / Dim(sizeof(T)), padded_ = true;
     packed_ = space_.shared<T>(s.groups * packed_size<T>(depth_, s.filters));
-    image_ = space_.shared<T>(padded_ ? s.groups * s.channels * size_.size() : 0);
+    image_ = space_.shared<T>(padded_ ? s.groups * s.channels * plane_ : 0);
     offsets_ = space_.shared<std::int32_t>(depth_);
     blocks_ = ceil_div(s.out_size(), kPixels);
     scratch_ = space_.scratch<char>(kPixels * Dim(sizeof(T*)) + kPixels * pitch() * Dim(sizeof(T)) + 64, s.groups * blocks_);
@@ -39,7 +41,7 @@ template <class T> class TransposeDx {
     set_offsets();
     for (Dim n = 0; n < s_.images; ++n) {
       const T* image = dy.data() + n * channels * s_.in_size();
-      if (padded_) call.parallel_for(channels, [&](Dim c) { pad_plane(image + c * s_.in_size(), space_[image_].data() + c * size_.size()); });
+      if (padded_) call.parallel_for(channels, [&](Dim c) { pad_plane(image + c * s_.in_size(), space_[image_].data() + c * plane_); });
       const T* read = padded_ ? space_[image_].data() : image;
       call.parallel_for(s_.groups * blocks_, [&](Dim task) {
         const Dim g = task / blocks_, first = task % blocks_ * kPixels;
@@ -53,6 +55,9 @@ template <class T> class TransposeDx {
   Dim pitch() const { return panel_count<T>(s_.filters) * kPanel<T>; }
   T* weights(Dim g) { return space_[packed_].data() + g * packed_size<T>(depth_, s_.filters); }
 
+  // A pixel reads one place of every channel: at a distance of pages, these all compete for a few lines of the caches.
+  static bool crowds_one_set(Dim plane) { return plane * Dim(sizeof(T)) % 4096 == 0; }
+
   // Where (channel, tap) stands, counted from the first tap of the first channel.
   void set_offsets() {
     std::int32_t* offset = space_[offsets_].data();
@@ -61,13 +66,14 @@ template <class T> class TransposeDx {
       for (Dim t = 0; t < s_.taps(); ++t, detail::next_index(k, s_.kernel)) {
         Dim at = 0;
         for (int a = 0; a < s_.rank(); ++a) at = at * size_[a] + k[a] * s_.dilation[a];
-        offset[c * s_.taps() + t] = std::int32_t(c * size_.size() + at);
+        offset[c * s_.taps() + t] = std::int32_t(c * plane_ + at);
       }
     }
   }
 
   // One channel of dY with zeros around it, row by row.
   void pad_plane(const T* from, T* to) const {
+    if (size_ == s_.in) return void(std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(s_.in_size()) * sizeof(T)));
     std::memset(static_cast<void*>(to), 0, static_cast<std::size_t>(size_.size()) * sizeof(T));
     const Dim row = s_.in[s_.rank() - 1];
     const Shape rows(s_.in.data(), s_.rank() - 1);
@@ -92,7 +98,7 @@ template <class T> class TransposeDx {
     for (Dim p = first; p < last; ++p, detail::next_index(o, s_.out)) {
       Dim at = 0;
       for (int a = 0; a < s_.rank(); ++a) at = at * size_[a] + o[a] * s_.stride[a];
-      rows[p - first] = image + g * s_.channels * size_.size() + at;
+      rows[p - first] = image + g * s_.channels * plane_ + at;
     }
     const Gathered<T> a{rows, space_[offsets_].data()};
     set_product<T>({0, last - first, 0, panel_count<T>(s_.filters)}, a, depth_, weights(g), s_.filters, sums, pitch());
@@ -101,7 +107,8 @@ template <class T> class TransposeDx {
 
   ConvShape s_;
   Dim depth_, blocks_ = 0;
-  Shape size_;  // of a channel of dY with its zeros
+  Shape size_;   // of a channel of dY with its zeros
+  Dim plane_ = 0;  // from one channel to the next
   bool padded_ = false;
   Workspace space_;
   Workspace::Shared<T> packed_{}, image_{};

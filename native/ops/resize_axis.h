@@ -37,12 +37,13 @@ inline float original_coordinate(const ResizeMode& m, const ResizeAxis& a, Dim o
   return half - 0.5f;
 }
 
+// ONNX Runtime takes what lies within 1e-6 of the middle for the middle. In double: in float, 0.49999997 + 0.5 is 1.
 inline float rounded(const std::string& how, float x) {
+  constexpr double kMiddle = 1e-6;
   if (how == "floor") return std::floor(x);
   if (how == "ceil") return std::ceil(x);
-  // in double: in float, 0.49999997 + 0.5 is 1
-  if (how == "round_prefer_ceil") return float(std::floor(double(x) + 0.5));
-  return float(std::ceil(double(x) - 0.5));
+  if (how == "round_prefer_ceil") return float(std::floor(double(x) + (0.5 + kMiddle)));
+  return float(std::ceil(double(x) - (0.5 + kMiddle)));
 }
 
 // The interpolating functions; `t` is the distance to the element.

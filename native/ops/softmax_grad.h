@@ -37,7 +37,7 @@ struct Softmax {
 struct LogSoftmax {
   template <class V> static ONNXGRAD_INLINE V add_term(V sum, V dy, V) { return sum + dy; }
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
-    return fma(-sum, exp<T>(y), dy);
+    return fma(-sum, exp_of_log<T>(y), dy);
   }
 };
 
@@ -116,10 +116,11 @@ template <class Kind, class T> void softmax_long_rows(Call& call, SoftmaxShape s
 constexpr int kStripe = (kVectorBytes > 16 ? 256 : 128) / kVectorBytes;
 
 // Columns [0, width) of one [axis, inner] slab; `width` is at most a stripe, `full` says that it is
-// one.
+// one. While dX is computed from the level 2 cache, the memory fetches the next stripe, `ahead`
+// elements from here.
 template <class Kind, bool full, class T>
 ONNXGRAD_INLINE void softmax_stripe(SoftmaxShape s, const T* dy, const T* y, T* dx, Dim width,
-                                    bool streamed) {
+                                    bool streamed, Dim ahead) {
   const auto count = [&](int k) ONNXGRAD_LAMBDA {
     const Dim left = width - k * lanes<T>;
     return full || left >= lanes<T> ? lanes<T> : left > 0 ? left : 0;
@@ -142,6 +143,10 @@ ONNXGRAD_INLINE void softmax_stripe(SoftmaxShape s, const T* dy, const T* y, T* 
     for (int k = 0; k < kStripe; ++k) {
       const Dim at = a * s.inner + k * lanes<T>;
       if (!full && count(k) == 0) continue;
+      if (full && streamed) {
+        __builtin_prefetch(dy + ahead + at, 0, 2);
+        __builtin_prefetch(y + ahead + at, 0, 2);
+      }
       const Vec<T> value = Kind::template gradient<T>(load_some<T>(dy + at, count(k)),
                                                       load_some<T>(y + at, count(k)), total[k]);
       if (full && streamed)
@@ -158,17 +163,19 @@ template <class Kind, class T> void softmax_columns(Call& call, SoftmaxShape s, 
   const Dim stripes = (s.inner + width - 1) / width, slab = s.axis * s.inner;
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(dx.data()) % kVectorBytes == 0 && s.inner % lanes<T> == 0;
+  const auto start = [&](Dim piece) { return piece / stripes * slab + piece % stripes * width; };
   const Dim cost = s.axis * (s.inner < width ? s.inner : width);
   call.parallel_ranges(
       s.outer * stripes, kPointwiseGrain / (cost + 1) + 1, [&](Dim begin, Dim end) {
         for (Dim piece = begin; piece < end; ++piece) {
-          const Dim column = piece % stripes * width, at = piece / stripes * slab + column;
+          const Dim column = piece % stripes * width, at = start(piece);
           if (column + width <= s.inner)
             softmax_stripe<Kind, true, T>(s, dy.data() + at, y.data() + at, dx.data() + at, width,
-                                          streamed && aligned);
+                                          streamed && aligned,
+                                          piece + 1 < end ? start(piece + 1) - at : 0);
           else
             softmax_stripe<Kind, false, T>(s, dy.data() + at, y.data() + at, dx.data() + at,
-                                           s.inner - column, false);
+                                           s.inner - column, false, 0);
         }
         stream_done();
       });

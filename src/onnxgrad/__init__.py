@@ -5,6 +5,8 @@ onnxgrad.register, session  the same kernels as operators in ONNX Runtime
 onnxgrad.grad, vjp          the gradient of a model, as a model
 onnxgrad.rule               a gradient rule of your own
 onnxgrad.Trainer            training: fit, evaluate, predict, save
+onnxgrad.inspect            what in a model can be trained, what not and why
+onnxgrad.artifacts, api, onnxblock   the names of onnxruntime.training, for programs written for it
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ _LATER = {
         ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported"), "onnxgrad.autodiff"
     ),
     "Trainer": "onnxgrad.train",
+    "inspect": "onnxgrad.inspection",
 }
 
 __all__ = [
@@ -40,11 +43,17 @@ __all__ = [
 ]
 
 
+# Modules with the names of onnxruntime.training, loaded when first used.
+_MODULES = ("api", "artifacts", "onnxblock")
+
+
 def __getattr__(name: str):
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"onnxgrad.{name}")
     raise AttributeError(f"module 'onnxgrad' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_MODULES})

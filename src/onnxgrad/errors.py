@@ -35,3 +35,10 @@ class DivergedError(OnnxGradError):
     def __init__(self, message: str, tensor: str = "", step: int = 0):
         super().__init__(message)
         self.tensor, self.step = tensor, step
+
+
+class DropInError(OnnxGradError, RuntimeError):
+    """What was asked of onnxgrad.artifacts, api or onnxblock cannot be done: a file does not fit, say.
+
+    A RuntimeError because onnxruntime.training raises one.
+    """

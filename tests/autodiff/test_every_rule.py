@@ -11,6 +11,8 @@ from onnxgrad.autodiff.rule import FUSED, STANDARD
 ELSEWHERE = {
     ("", "Dropout"): "random: test_walk.py compares with the mask it drew",
     ("", "If"): "test_bodies.py: a node with bodies is no row of a table",
+    ("", "Loop"): "test_repeats.py, as If",
+    ("", "Scan"): "test_repeats.py, as If",
     ("com.microsoft", "SeededDropout"): "random: tests/train/test_modes.py compares with its mask",
     ("", "CastLike"): "test_walk.py: its second input is only a type",
 }

@@ -1,12 +1,15 @@
 """Every kernel that a rule uses gives what the standard operators give."""
 
+import copy
+
+import numpy as np
 import pytest
 from autodiff import test_rules_conv as conv
 from autodiff import test_rules_loss as loss
 from autodiff import test_rules_normalization as normalization
 from autodiff import test_rules_resize as resize
 from autodiff import test_rules_shape as shape
-from autodiff.harness import Case, agree, build
+from autodiff.harness import Case, agree, build, make_session
 
 from onnxgrad.autodiff import vjp
 from onnxgrad.autodiff.rule import FUSED
@@ -21,7 +24,11 @@ CASES = [
     if case.op not in ("Conv", "LSTM", "GRU", "LogSoftmax")  # judged beside their own tables
 ]
 # The kernel does not do these: the standard rule takes them.
-_LEFT = ("column major", "log_prob used, too", "all three outputs", "a scale per row")
+_LEFT = (
+    "column major", "log_prob used, too", "all three outputs", "a scale per row",
+    "inference: the statistics are inputs", "training: the statistics come from X", "rank 2",
+    "both outputs used",
+)  # fmt: skip
 LEFT = [case for case in CASES if case.what in _LEFT]
 CASES = [case for case in CASES if case.what not in _LEFT]
 
@@ -36,3 +43,20 @@ def test_forms_that_no_kernel_has_are_left_to_standard_operators():
         model, _, wrt = build(case, case.opsets[-1], "static")
         nodes = vjp(model, wrt=wrt, ops="fused").graph.node
         assert not any(n.domain for n in nodes), str(case)
+
+
+def test_batch_norm_in_training_mode_is_two_kernels():
+    """The running statistics are outputs, too, but nothing trains them."""
+    case = next(c for c in LEFT if c.what == "training: the statistics come from X")
+    case = copy.copy(case)
+    case.dtype = np.float32
+    model, feeds, _ = build(case, 17, "dynamic")
+    results = {}
+    for ops in ("fused", "standard"):
+        g = vjp(model, outputs=["out_0"], wrt=["X", "scale", "B"], ops=ops)
+        results[ops] = make_session(g).run(None, {**feeds, "out_0_grad": feeds["X"] ** 2})
+        if ops == "fused":
+            kinds = [n.op_type for n in g.graph.node if n.op_type != "Identity"]
+            assert kinds == ["BatchNormInternal", "BatchNormalizationGrad"]
+    for got, expected in zip(results["fused"], results["standard"], strict=True):
+        np.testing.assert_allclose(got, expected, atol=2e-5, rtol=1e-5)

@@ -1,14 +1,10 @@
-"""Operator by operator: the gradient is PyTorch's, in the same process.
-
-Attributes are float32 in ONNX also in double models, hence 1e-6.
-"""
+"""Operator by operator: the gradient is PyTorch's, in the same process."""
 
 import numpy as np
 import pytest
-from autodiff.harness import Case as Node
-from autodiff.harness import build, distinct, evaluator, ints, normal, positive
-
-from onnxgrad.autodiff import vjp
+from autodiff import live
+from autodiff.harness import distinct, ints, normal, positive
+from autodiff.live import row
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional if torch else None
@@ -16,11 +12,6 @@ pytestmark = pytest.mark.live
 
 _X = distinct(2, 4, 6, 5)
 _GRID = normal(2, 3, 3, 2, scale=0.6)
-
-
-def row(op, function, _opset=21, _dtype=np.float64, **given):
-    """`function` takes the float inputs as tensors, in order."""
-    return Node(op, "", opsets=(_opset,), dtype=_dtype, **given), function
 
 
 def _unary(op, function, name="X", x=_X, **attributes):
@@ -157,15 +148,4 @@ CASES = UNARY + TWO + REDUCE + LAYERS + SAMPLING
     ("case", "function"), CASES, ids=[f"{i} {c.op}" for i, (c, _) in enumerate(CASES)]
 )
 def test_against_torch(case, function):
-    model, feeds, wrt = build(case, case.opsets[0], "static")
-    leaves = [torch.tensor(feeds[n], requires_grad=True) for n in wrt]
-    y = function(*leaves)
-    dy = np.random.default_rng(0).standard_normal(tuple(y.shape)).astype(case.dtype)
-    y.backward(torch.tensor(dy))
-    gradient = vjp(model, outputs=["out_0"], wrt=wrt, ops="standard")
-    results = evaluator(gradient)({**feeds, "out_0_grad": dy})
-    got = dict(zip([o.name for o in gradient.graph.output], results, strict=True))
-    for name, leaf in zip(wrt, leaves, strict=True):
-        want = leaf.grad.numpy()
-        bound = (1e-6 if case.dtype == np.float64 else 2e-4) * max(1.0, np.abs(want).max())
-        np.testing.assert_allclose(got[f"{name}_grad"], want, atol=bound, rtol=0, err_msg=name)
+    live.compare(case, function)

@@ -95,7 +95,7 @@ def test_users_can_refuse_and_allow():
         (lambda: rule("Neg", X=lambda op, X: X), "the rule for Neg uses none of dY"),
         (lambda: rule("Elu", X=lambda op, dY, *, beta: dY),
          "the rule for Elu names the attribute 'beta', expected one of alpha, "
-         "or attrs, need, node, forward, captured, inside"),
+         "or attrs, need, node, forward, captured, inside, active"),
         (lambda: rule("Nonsense", X=lambda op, dY: dY),
          "ONNX has no operator 'Nonsense'; give its inputs='...' and outputs='...'"),
         (lambda: no_gradient("Nonsense", because=""), "ONNX has no operator 'Nonsense'"),

@@ -10,6 +10,7 @@ import pytest
 from autodiff.harness import make_session
 from onnx import TensorProto, helper, numpy_helper
 
+import onnxgrad.ort
 from onnxgrad.autodiff import grad, vjp
 
 TWO_LAYERS = """
@@ -51,6 +52,21 @@ def test_names_and_order():
     g = vjp(parse(TWO_LAYERS))
     assert names(g) == (["x", "y_grad"], ["y", "w1_grad", "b1_grad", "w2_grad"])
     onnx.checker.check_model(g, full_check=True)
+
+
+def test_the_order_is_the_model_s_whatever_the_sizes():
+    names_ = [f"w{i}" for i in range(4)]
+    sizes = (3, 3000, 5, 2000)
+    weights = [
+        numpy_helper.from_array(np.ones(n, np.float32), w)
+        for w, n in zip(names_, sizes, strict=True)
+    ]
+    nodes = [helper.make_node("ReduceSum", [w], [f"s{w}"], keepdims=0) for w in names_]
+    nodes.append(helper.make_node("Sum", [f"s{w}" for w in names_], ["loss"]))
+    info = helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])
+    graph = helper.make_graph(nodes, "g", [], [info], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert names(grad(model))[1] == ["loss", *(f"{w}_grad" for w in names_)]
 
 
 def test_gradients_have_the_shape_and_type_of_their_tensor():
@@ -226,11 +242,32 @@ def test_every_kind_of_model(tmp_path):
     assert isinstance(vjp(ir.from_proto(model)), ir.Model)
 
 
+def save_externally(model, path):
+    """onnx moves raw bytes only; what the parser writes is none."""
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert (path.parent / "weights.bin").stat().st_size > 0
+
+
 def test_external_data(tmp_path):
-    onnx.save(parse(TWO_LAYERS), tmp_path / "net.onnx", save_as_external_data=True,
-              location="weights.bin", size_threshold=0)  # fmt: skip
+    save_externally(parse(TWO_LAYERS), tmp_path / "net.onnx")
     out = run(vjp(tmp_path / "net.onnx"), x=np.ones((2, 3)), y_grad=np.ones((2, 2)))
     assert out["w1_grad"].shape == (3, 4)
+
+
+def test_weights_that_fit_no_message_stay_in_their_file(tmp_path, monkeypatch):
+    """As above 2 GB, with a smaller limit."""
+    monkeypatch.setattr(importlib.import_module("onnxgrad.graph.load"), "INLINE_LIMIT", 8)
+    save_externally(parse(TWO_LAYERS), tmp_path / "net.onnx")
+    g = vjp(tmp_path / "net.onnx")
+    kept = [t for t in g.graph.initializer if t.name == "w1"]
+    assert [e.value for e in kept[0].external_data if e.key == "location"] == ["weights.bin"]
+    onnx.save(g, tmp_path / "gradient.onnx")
+    session = onnxgrad.ort.session(tmp_path / "gradient.onnx")
+    feeds = {"x": np.ones((2, 3), np.float32), "y_grad": np.ones((2, 2), np.float32)}
+    expected = run(vjp(parse(TWO_LAYERS)), **feeds)
+    np.testing.assert_array_equal(session.run(["w1_grad"], feeds)[0], expected["w1_grad"])
 
 
 def test_model_local_functions_are_inlined():

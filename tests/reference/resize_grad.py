@@ -33,9 +33,12 @@ def _coordinate(how, o, size_in, size_out, scale, roi):
     }[how]()
 
 
+MIDDLE = 0.5 + 1e-6  # onnxruntime takes what lies within 1e-6 of the middle for the middle
+
+
 def _nearest(how, x):
-    return {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_floor": math.ceil(float(x) - 0.5),
-            "round_prefer_ceil": math.floor(float(x) + 0.5)}[how]  # fmt: skip
+    return {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_floor": math.ceil(float(x) - MIDDLE),
+            "round_prefer_ceil": math.floor(float(x) + MIDDLE)}[how]  # fmt: skip
 
 
 def _cubic(t, a):

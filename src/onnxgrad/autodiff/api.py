@@ -31,7 +31,8 @@ def vjp(
 
     `ops="standard"` uses standard ONNX operators only; `"fused"` also onnxgrad's own.
     `parameters="inputs"` turns the initializers in `wrt` into graph inputs. `model` is a path,
-    bytes, an `onnx.ModelProto` or an `onnx_ir.Model`, and is left unchanged.
+    bytes, an `onnx.ModelProto` or an `onnx_ir.Model`, and is left unchanged. More than 1 GB of
+    weights stay in the files beside a path: save the result into that folder.
 
     >>> import onnx
     >>> model = onnx.parser.parse_model('''

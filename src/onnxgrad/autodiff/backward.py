@@ -14,6 +14,7 @@ from onnxgrad.autodiff.plan import QUANTISED, Plan, Problem, choose, names_of
 from onnxgrad.autodiff.rule import Formula, Need, NoGradient, Rule
 from onnxgrad.graph import Builder, ShapeUnknown, Signature
 from onnxgrad.graph.bodies import captured
+from onnxgrad.graph.infer import dims
 
 
 class Walk:
@@ -56,7 +57,7 @@ class Walk:
     def inside(
         self, body: ir.Graph, cotangents: list[ir.Value | None], wrt: list[ir.Value]
     ) -> tuple[list[ir.Node], list[ir.Value]]:
-        """Differentiate the body of an If; return its backward nodes and the gradients of `wrt`.
+        """Differentiate a body; return its backward nodes and the gradients of `wrt`.
 
         The nodes may read values of the body, which is left as it is.
         """
@@ -114,6 +115,7 @@ class Call:
     def gradients(self) -> Any:
         """Return pairs of (input value, its gradient), or NotImplemented."""
         pairs: list[tuple[ir.Value, ir.Value | None]] = []
+        self._expect_use_of_cotangents()
         for formula in self.rule.formulas:
             need = Need.of(formula.wrt, self.wanted)
             if not need and formula.wrt:
@@ -124,6 +126,18 @@ class Call:
             for name, gradient in _by_name(formula, result).items():
                 pairs.extend(self._settle(name, gradient))
         return pairs
+
+    def _expect_use_of_cotangents(self) -> None:
+        """A cotangent that no formula takes would be lost without a word."""
+        used = {name for formula in self.rule.formulas for name in formula.values}
+        for i, cotangent in enumerate(self.cotangents):
+            name = self.names.outputs[min(i, len(self.names.outputs) - 1)]
+            if cotangent is not None and f"d{name}" not in used:
+                raise NoGradient(
+                    f"its rule takes no cotangent of output {name!r}",
+                    f"use {self.node.outputs[i].name!r} nowhere on the way to the outputs, "
+                    f"or write a rule with onnxgrad.rule({self.node.op_type!r}, ...)",
+                )
 
     def _evaluate(self, formula: Formula, need: Need) -> Any:
         cotangents = {f"d{name}" for name in self.names.outputs} & set(formula.values)
@@ -202,6 +216,8 @@ class Call:
             return [v for v in captured(self.node) if v in self.active]
         if name == "inside":
             return self.walk.inside
+        if name == "active":
+            return self.active.__contains__
         value = self._attribute(name)
         return default if value is None and default is not inspect.Parameter.empty else value
 
@@ -238,8 +254,10 @@ def _by_name(formula: Formula, result: Any) -> dict[Any, Any]:
 
 def _stamp(gradient: ir.Value, value: ir.Value) -> None:
     """A cotangent has the shape and type of its value, whatever inference could tell."""
-    if gradient.shape is None and gradient.producer() is not None:
-        gradient.shape = value.shape
+    if value.shape is not None and gradient.producer() is not None:
+        known = dims(gradient)
+        if known is None or (None in known and len(known) == len(value.shape)):
+            gradient.shape = value.shape
     if gradient.dtype is None:
         gradient.dtype = value.dtype
 

@@ -11,6 +11,7 @@ from onnxgrad.autodiff.inline import body
 from onnxgrad.autodiff.rule import FUSED, REFUSED, STANDARD, Refusal, Rule, find
 from onnxgrad.errors import GradientError
 from onnxgrad.graph.bodies import bodies, captured, is_branch
+from onnxgrad.graph.repeats import Repeat, is_repeat, repeat_of
 from onnxgrad.graph.schemas import Signature, signature
 
 FLOATS = (
@@ -41,7 +42,7 @@ class Problem:
 class Plan:
     """The nodes to walk, in forward order, and the values that carry a gradient.
 
-    The bodies of an If have plans of their own, which share all but the nodes with this one.
+    Bodies have plans of their own, which share all but the nodes with this one.
     """
 
     nodes: list[ir.Node] = field(default_factory=list)
@@ -74,6 +75,8 @@ def _reach(graph: ir.Graph, reached: set[ir.Value], opset_of: dict[str, int]) ->
                 _reach(body, reached, opset_of)
                 pairs = zip(node.outputs, body.outputs, strict=True)
                 reached.update(v for v, inner in pairs if inner in reached)
+        elif is_repeat(node):
+            _reach_steps(repeat_of(node), reached, opset_of)
         elif not _stops(node, inputs, opset_of):
             quantised = node.op_type == "QuantizeLinear" or any(
                 v.dtype in QUANTISED for v in inputs
@@ -81,6 +84,19 @@ def _reach(graph: ir.Graph, reached: set[ir.Value], opset_of: dict[str, int]) ->
             reached.update(
                 v for v in node.outputs if is_float(v) or (quantised and v.dtype in QUANTISED)
             )
+
+
+def _reach_steps(repeat: Repeat, reached: set[ir.Value], opset_of: dict[str, int]) -> None:
+    """A state that one step makes depend on something depends on it in the next step, too."""
+    reached.update(row.inner for row in repeat.slices if row.outer in reached)
+    size = -1
+    while size != len(reached):
+        size = len(reached)
+        for s in repeat.states:
+            if is_float(s.before) and (s.initial in reached or s.after in reached):
+                reached.update((s.before, s.final))
+        _reach(repeat.body, reached, opset_of)
+    reached.update(row.outer for row in repeat.stacked if row.inner in reached)
 
 
 def _trace(graph: ir.Graph, plan: Plan, reached: set[ir.Value], opset_of) -> None:
@@ -96,12 +112,29 @@ def _trace(graph: ir.Graph, plan: Plan, reached: set[ir.Value], opset_of) -> Non
                 inner = Plan([], plan.active, plan.problems, plan.inline, plan.bodies)
                 plan.bodies[body] = inner
                 _trace(body, inner, reached, opset_of)
+        elif is_repeat(node):
+            _trace_steps(repeat_of(node), plan, reached, opset_of)
         before = [v for v in _through(node, opset_of) if v in reached]
         if before:
             plan.nodes.append(node)
-        if not is_branch(node):
+        if not bodies(node):
             plan.active.update(before)
     plan.nodes.reverse()
+
+
+def _trace_steps(repeat: Repeat, plan: Plan, reached: set[ir.Value], opset_of) -> None:
+    """A state that a step needs the gradient of needs it of the step before, and of its initial."""
+    active = plan.active
+    active.update(r.inner for r in repeat.stacked if r.outer in active and r.inner in reached)
+    size = -1
+    while size != len(active):
+        size = len(active)
+        for s in repeat.states:
+            if s.before in reached and (s.final in active or s.before in active):
+                active.update(v for v in (s.before, s.after, s.initial) if v in reached)
+        plan.bodies[repeat.body] = Plan([], active, plan.problems, plan.inline, plan.bodies)
+        _trace(repeat.body, plan.bodies[repeat.body], reached, opset_of)
+    active.update(row.outer for row in repeat.slices if row.inner in active)
 
 
 def _check_all(plan: Plan, opset_of: dict[str, int], ops: str) -> None:
@@ -175,6 +208,8 @@ def _through(node: ir.Node, opset_of: dict[str, int]) -> list[ir.Value]:
 
 def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> None:
     rules = choose(node, opset_of, ops)
+    if rules and bodies(node):
+        return  # its rule gives the gradients of all that its bodies read
     if rules:
         names = names_of(node, opset_of, rules[0])
         given = rules[0].wrt | rules[0].stop

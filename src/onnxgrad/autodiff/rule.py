@@ -17,6 +17,7 @@ attributes (with the schema's default when a node does not set them), or one of
     captured  for operators with bodies: the outer values whose gradient is wanted; the formula
             returns a dict that may have them as keys
     inside  for operators with bodies: `inside(body, cotangents, wrt)` differentiates one
+    active  for operators with bodies: `active(value)` says whether a value carries a gradient
 
 Every name is checked against the schemas when the rule is written, so a misspelt one fails at
 import. An absent optional input and a zero cotangent are None. A name that stands for many values
@@ -36,7 +37,7 @@ from onnxgrad.graph import schemas
 from onnxgrad.graph.load import FLOOR
 from onnxgrad.graph.schemas import Signature
 
-_SPECIAL = ("attrs", "need", "node", "forward", "captured", "inside")
+_SPECIAL = ("attrs", "need", "node", "forward", "captured", "inside", "active")
 
 
 class NoGradient(Exception):

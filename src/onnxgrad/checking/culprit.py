@@ -11,6 +11,7 @@ from onnxgrad import ort
 from onnxgrad.autodiff import vjp
 from onnxgrad.autodiff.examine import examine
 from onnxgrad.autodiff.plan import describe
+from onnxgrad.checking.forward import quiet
 
 if TYPE_CHECKING:
     from onnxgrad.checking.differences import Problem
@@ -36,44 +37,61 @@ def _forward_values(
     model: ir.Model, nodes: list[ir.Node], problem: Problem
 ) -> dict[str, np.ndarray]:
     """What every node reads, from one run with all of it as outputs."""
-    from onnxgrad.checking.differences import _quiet
-
     copy = model.clone()
     wanted = {v.name for n in nodes for v in n.inputs if v is not None and v.producer() is not None}
     known = {v.name for v in copy.graph.outputs}
     for node in copy.graph:
         copy.graph.outputs.extend(v for v in node.outputs if v.name in wanted - known)
-    session = ort.session(ir.to_proto(copy), _quiet())
+    session = ort.session(ir.to_proto(copy), quiet())
     inputs = {i.name for i in session.get_inputs()}
     names = [o.name for o in session.get_outputs()]
-    results = dict(
-        zip(
-            names,
-            session.run(names, {k: v for k, v in problem.feeds.items() if k in inputs}),
-            strict=True,
-        )
-    )
+    feeds = problem.for_runtime(problem.feeds)
+    given = {k: v for k, v in feeds.items() if k in inputs}
+    results = dict(zip(names, session.run(names, given), strict=True))
     constants = {
         n: v.const_value.numpy()
         for n, v in copy.graph.initializers.items()
         if v.const_value is not None
     }
-    return {**constants, **problem.feeds, **results}
+    return {**constants, **feeds, **results}
 
 
 def _is_wrong(node: ir.Node, model: ir.Model, values, active: set[str], problem: Problem) -> bool:
-    """Whether the node alone fails; a node that cannot be tried alone is not suspected."""
+    """Whether the node alone fails; a node that cannot be tried alone is not suspected.
+
+    What it reads may lie on a kink, such as equal numbers for MaxPool: it must fail beside it too.
+    """
+    if not _fails(_single(node, model, values, active), problem):
+        return False
+    moved = {n: _moved(a, problem.seed) if n in active else a for n, a in values.items()}
+    return _fails(_single(node, model, moved, active), problem, otherwise=True)
+
+
+def _moved(array: np.ndarray, seed: int) -> np.ndarray:
+    """The array with a little noise, which parts numbers that are equal."""
+    if array.dtype.kind != "f":
+        return array
+    noise = np.random.default_rng(seed).uniform(-1, 1, array.shape)
+    return (array + 0.01 * float(np.std(array)) * noise).astype(array.dtype)
+
+
+def _fails(single: ir.Model | None, problem: Problem, otherwise: bool = False) -> bool:
+    """Whether central differences refute the gradients of a model of one node; `otherwise` if none can tell."""
     from onnxgrad.checking.differences import Problem as Alone
 
-    try:
-        single = _single(node, model, values, active)
-        alone = Alone(single, {}, problem.precision, problem.seed)
-        return any(not alone.row(name, 2).good for name in alone.parameters)
-    except Exception:
+    if single is None:
         return False
+    try:
+        alone = Alone(single, {}, problem.precision, problem.seed)
+        rows = [alone.row(name, 2) for name in alone.parameters]
+    except Exception:
+        return otherwise
+    if not all(np.isfinite(row.error) for row in rows):
+        return otherwise
+    return any(not row.good for row in rows)
 
 
-def _single(node: ir.Node, model: ir.Model, values, active: set[str]) -> ir.Model:
+def _single(node: ir.Node, model: ir.Model, values, active: set[str]) -> ir.Model | None:
     """A model of one node; what it reads become initializers, those with a gradient of rank 1 at least."""
     renamed: dict[str, ir.Value] = {}
     for value in node.inputs:
@@ -109,5 +127,8 @@ def _single(node: ir.Node, model: ir.Model, values, active: set[str]) -> ir.Mode
         name="one",
     )
     single = ir.Model(graph, ir_version=model.ir_version or 8)
-    vjp(single)  # a node without a gradient of its own raises here
+    try:
+        vjp(single)
+    except Exception:
+        return None  # a node without a gradient of its own
     return single

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -40,13 +39,6 @@ def _random(value: ir.Value, sizes: dict[str, int], rng: np.random.Generator) ->
     return rng.integers(0, 2, shape).astype(dtype)
 
 
-def read_feeds(path: str | os.PathLike[str], model: ir.Model) -> dict[str, np.ndarray]:
-    """The arrays of a .npz file that are inputs of the model; every input must be there."""
-    with np.load(path) as data:
-        arrays = {name: data[name] for name in data.files}
-    return check_feeds(arrays, model, f"file {os.fspath(path)!r}")
-
-
 def check_feeds(
     arrays: Mapping[str, np.ndarray], model: ir.Model, source: str
 ) -> dict[str, np.ndarray]:
@@ -59,7 +51,16 @@ def check_feeds(
             raise ModelError(
                 f"{source} has no array {value.name!r} for that input of the model; it has {listed}"
             )
-        feeds[value.name] = np.asarray(
-            arrays[value.name], dtype=value.dtype.numpy() if value.dtype else None
-        )
+        array = arrays[value.name]
+        _check_values(array, value.name, source)
+        feeds[value.name] = np.asarray(array, dtype=value.dtype.numpy() if value.dtype else None)
     return feeds
+
+
+def _check_values(array: np.ndarray, name: str, source: str) -> None:
+    """A verdict needs numbers."""
+    if array.size == 0:
+        raise ModelError(f"{source}: {name!r} has shape {list(array.shape)}, expected some numbers")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        at = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]
+        raise ModelError(f"{source}: {name!r} holds a number that is not finite at {at}")

@@ -6,11 +6,24 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from onnxgrad.cli import check, demo, evaluate, grad, inspect, ops, predict, train
-from onnxgrad.cli.exit_codes import DIVERGED, NOT_TRAINABLE, OK, USAGE
+from onnxgrad.cli import (
+    artifacts,
+    check,
+    convert_checkpoint,
+    demo,
+    evaluate,
+    grad,
+    inspect,
+    ops,
+    predict,
+    train,
+)
+from onnxgrad.cli.exit_codes import DIVERGED, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
 from onnxgrad.errors import DivergedError, GradientError, OnnxGradError
 
-COMMANDS = (train, evaluate, predict, inspect, check, grad, ops, demo)
+COMMANDS = (
+    train, evaluate, predict, inspect, check, grad, ops, artifacts, convert_checkpoint, demo,
+)  # fmt: skip
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -30,25 +43,36 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Errors are a sentence on stderr, never a traceback."""
-    options = build_parser().parse_args(arguments)
     try:
+        options = build_parser().parse_args(arguments)
         return options.run(options)
+    except KeyboardInterrupt:
+        return _say("interrupted", INTERRUPTED)
     except GradientError as error:
         return _say(error, NOT_TRAINABLE)
     except DivergedError as error:
         return _say(error, DIVERGED)
-    except (OnnxGradError, OSError, ValueError) as error:
-        if isinstance(
-            error, BrokenPipeError
-        ):  # the reader of a pipe, such as head, has seen enough
-            sys.stderr.close()
-            return OK
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        sys.stderr.close()
+        return OK
+    except OSError as error:
+        return _say(_os_text(error), USAGE)
+    except MemoryError as error:
+        return _say(f"not enough memory: {error or 'a smaller --batch-size may help'}", USAGE)
+    except (OnnxGradError, ValueError) as error:
         return _say(error, USAGE)
 
 
-def _say(error: Exception, code: int) -> int:
+def _say(error: Exception | str, code: int) -> int:
     print(f"onnxgrad: {error}", file=sys.stderr)
     return code
+
+
+def _os_text(error: OSError) -> str:
+    """`runs/x: No space left on device`, without the number."""
+    if error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 class _Version(argparse.Action):

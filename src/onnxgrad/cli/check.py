@@ -8,7 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import FAILED, OK
+from onnxgrad.errors import DataError, ModelError
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -23,7 +25,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--directions",
-        type=int,
+        type=at_least_one,
         default=2,
         metavar="N",
         help="directions per parameter (default 2)",
@@ -33,24 +35,41 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    import numpy as np
-
-    from onnxgrad.checking import check_gradients
-    from onnxgrad.inspection.reading import read
+    from onnxgrad.inspection.probe import Probe
 
     console = Console(highlight=False)
-    read(options.model)  # a file that is no model gives its sentence here
-    data = dict(np.load(options.data)) if options.data else None
+    with Probe(options.model) as running:
+        from onnxgrad.checking import check_gradients
+        from onnxgrad.inspection.reading import read
+
+        read(options.model)  # a file that is no model gives its sentence here
+        verdict = running.verdict()
+    if verdict.crashed:
+        raise ModelError(f"{options.model}: {verdict.text}")
+    data = arrays(options.data) if options.data else None
     with console.status("checking") as status:
         result = check_gradients(
             options.model,
             data,
-            directions=max(1, options.directions),
+            directions=options.directions,
             seed=options.seed,
             progress=lambda row: status.update(f"checking {escape(row.parameter)}"),
         )
     show(result, console)
     return OK if result.good else FAILED
+
+
+def arrays(path: str) -> dict:
+    """The arrays of a .npz file by name."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            return {name: data[name] for name in data.files}
+    except OSError:
+        raise
+    except Exception:
+        raise DataError(f"--data {path} is no .npz file with arrays by input name") from None
 
 
 def show(result, console: Console) -> None:

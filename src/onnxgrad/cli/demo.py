@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -37,12 +38,13 @@ def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False)
     folder = Path(options.folder) / options.model
     folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / "run", ignore_errors=True)  # of an earlier demo
     model, tuned = folder / "model.onnx", folder / "tuned.onnx"
     models.write(options.model, model)
     split = digits.write(folder)
     console.print(f"[bold]onnxgrad demo[/bold]: a {options.model} on the UCI handwritten digits\n")
     console.print(
-        f"$ onnxgrad train {model} --data {split.train} --val {split.validation} -o {tuned}\n"
+        f"$ onnxgrad train {model} --data {split.train} \\\n    --val {split.validation} -o {tuned}\n"
     )
     settings = Config(
         data=str(split.train), val=str(split.validation), output=str(tuned), run_dir=str(folder / "run"),

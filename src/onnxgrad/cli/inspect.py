@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import NOT_TRAINABLE, OK
 
 MOST_LAYERS = 40
@@ -24,7 +25,11 @@ def add_parser(commands) -> argparse.ArgumentParser:
     )
     parser.add_argument("model", help="an ONNX file")
     parser.add_argument(
-        "--batch", type=int, default=1, metavar="N", help="batch size for the estimates (default 1)"
+        "--batch",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="batch size for the estimates (default 1)",
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON, documented in docs/inspect.md"
@@ -36,11 +41,14 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.inspection import inspect
-    from onnxgrad.inspection.probe import Verdict, probe
+    from onnxgrad.inspection.probe import Probe, Verdict
 
-    report = inspect(options.model, batch=options.batch)
-    verdict = Verdict(True, "") if options.no_runtime else probe(options.model)
+    if options.no_runtime:
+        report, verdict = inspected(options), Verdict(True, "")
+    else:
+        with Probe(options.model) as running:
+            report = inspected(options)
+            verdict = running.verdict()
     if options.json:
         loads = None if options.no_runtime else verdict.loads
         runtime = {"loads": loads, "text": verdict.text}
@@ -48,6 +56,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         show(report, verdict, Console(highlight=False))
     return OK if report.trainable else NOT_TRAINABLE
+
+
+def inspected(options: argparse.Namespace):
+    from onnxgrad.inspection import inspect
+
+    return inspect(options.model, batch=options.batch)
 
 
 def show(report, verdict, console: Console) -> None:
@@ -58,8 +72,12 @@ def show(report, verdict, console: Console) -> None:
     show_parameters(report, console)
     show_obstacles(report, console)
     show_cost(report, console)
+    notes = plain_table()
     for text in [*report.warnings, *([verdict.text] if not verdict.loads else [])]:
-        console.print(f"[yellow]note[/yellow]  {escape(text)}")
+        notes.add_row("[yellow]note[/yellow]", escape(text))
+    if notes.row_count:
+        console.print()
+        console.print(notes)
     console.print()
     show_verdict(report, console)
 
@@ -91,26 +109,34 @@ def show_parameters(report, console: Console) -> None:
     table.add_column("trains", overflow="fold")
     layers = by_layer(report.parameters)
     for layer, rows in list(layers.items())[:MOST_LAYERS]:
-        reasons = sorted({p.why for p in rows if p.why})
-        trained = sum(p.trainable for p in rows)
-        state = (
-            "yes" if trained == len(rows) else "no" if not trained else f"{trained} of {len(rows)}"
-        )
-        text = state + (f": {escape(reasons[0])}" if reasons else "")
-        colour = (
-            ""
-            if state == "yes"
-            else "dim"
-            if "statistics" in text or "setting" in text
-            else "yellow"
-        )
-        table.add_row(
-            escape(layer), str(len(rows)), f"{sum(p.size for p in rows):,}", text, style=colour
-        )
+        text, colour = trains(rows)
+        numbers = f"{sum(p.size for p in rows):,}"
+        name = shortened(layer, max(20, console.width - 42))
+        table.add_row(escape(name), str(len(rows)), numbers, escape(text), style=colour)
     console.print()
     console.print(table)
     if len(layers) > MOST_LAYERS:
         console.print(f"… and {len(layers) - MOST_LAYERS} more layers (all of them with --json)")
+
+
+def trains(rows: list) -> tuple[str, str]:
+    """Whether the parameters of a layer train, in a few words, and the colour of that."""
+    trained = sum(p.trainable for p in rows)
+    reasons = sorted({p.why for p in rows if p.why})
+    harmless = all(r.startswith(("running statistics", "a scalar setting")) for r in reasons)
+    if not reasons:
+        return "yes", ""
+    if trained and harmless:
+        kinds = ["running statistics" if "statistics" in r else "a setting" for r in reasons]
+        return f"yes, beside {' and '.join(kinds)}", ""
+    if harmless:
+        return f"no: {reasons[0]}", "dim"
+    return f"{f'{trained} of {len(rows)}' if trained else 'no'}: {reasons[0]}", "yellow"
+
+
+def shortened(name: str, width: int) -> str:
+    """A long name with its middle left out: the end tells layers apart."""
+    return name if len(name) <= width else f"{name[:8]}…{name[9 - width :]}"
 
 
 def by_layer(parameters: Iterable) -> dict[str, list]:
@@ -148,8 +174,9 @@ def show_cost(report, console: Console) -> None:
         "a step",
         f"about {amount(cost.step_flops, 'FLOP')} and {size(cost.step_bytes)} of memory with AdamW",
     )
-    if cost.assumed:
-        given = ", ".join(f"{k} = {v}" for k, v in list(cost.assumed.items())[:4])
+    named = {k: v for k, v in cost.assumed.items() if not k.startswith("unk__")}  # ONNX's own names
+    if named:
+        given = ", ".join(f"{k} = {v}" for k, v in list(named.items())[:4])
         table.add_row("", f"[dim]with {escape(given)}; --batch sets the first dim[/dim]")
     console.print()
     console.print(table)

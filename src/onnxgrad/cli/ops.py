@@ -78,13 +78,13 @@ def find(name: str) -> Contract:
 
 def overview() -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("operator", "inputs", "attributes", "outputs"):
+    table.add_column("operator", no_wrap=True)
+    for title in ("inputs", "outputs"):
         table.add_column(title, overflow="fold")
     for c in contracts().values():
         table.add_row(
             f"[bold]{c.name}[/bold]",
             " ".join(short(t) for t in c.inputs),
-            " ".join(a.name for a in c.attributes),
             " ".join(short(t) for t in c.outputs),
         )
     return table

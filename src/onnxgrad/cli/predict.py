@@ -1,14 +1,18 @@
-"""`onnxgrad predict model.onnx --data x.npz -o predictions.npz`: what a model says."""
+"""`onnxgrad predict model.onnx --data x.csv -o predictions.csv`: what a model says."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
+from onnxgrad.errors import DataError
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -21,38 +25,86 @@ def add_parser(commands) -> argparse.ArgumentParser:
         "-o",
         "--output",
         required=True,
-        metavar="FILE.npz",
-        help="where to write the outputs by name",
+        metavar="FILE",
+        help="where to write: .npz with the outputs by name, or .csv with one row per row of the data",
     )
     parser.add_argument("--target", default="", help="name of a column to leave out")
-    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--ignore", default="", help="more columns to leave out, with commas")
+    parser.add_argument("--batch-size", type=at_least_one, default=256, metavar="N")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    import onnxgrad
     from onnxgrad.graph.save import write_bytes
     from onnxgrad.inspection.reading import read
     from onnxgrad.job import data
     from onnxgrad.job.matching import match
+    from onnxgrad.job.prepare import split_names, stored_classes
 
-    _, prepared = read(options.model)
-    inputs = match(prepared, data.read(options.data), options.target, options.data).inputs
-    session = onnxgrad.session(options.model)
-    names = [o.name for o in session.get_outputs()]
-    types = {v.name: v.dtype.numpy() for v in prepared.graph.inputs if v.dtype is not None}
-    rows = len(next(iter(inputs.values())))
-    parts: list[list[np.ndarray]] = []
-    for start in range(0, rows, options.batch_size):
-        part = {
-            n: np.asarray(a[start : start + options.batch_size], types.get(n))
-            for n, a in inputs.items()
-        }
-        parts.append(session.run(names, part))
-    outputs = {n: np.concatenate([p[i] for p in parts]) for i, n in enumerate(names)}
-    buffer = io.BytesIO()
-    np.savez(buffer, **outputs)
-    write_bytes(Path(options.output), buffer.getvalue())
+    path = Path(options.output)
+    if path.suffix not in (".npz", ".csv"):
+        raise DataError(f"-o {path} ends in '{path.suffix}', expected .npz or .csv")
+    original, prepared = read(options.model)
+    table = data.read(options.data)
+    matched = match(prepared, table, options.target, split_names(options.ignore))
+    outputs = predict(options.model, prepared, table, matched, options.batch_size)
+    classes = stored_classes(original)
+    content = as_csv(outputs, classes) if path.suffix == ".csv" else as_npz(outputs)
+    write_bytes(path, content)
     shapes = ", ".join(f"{n} {list(a.shape)}" for n, a in outputs.items())
     print(f"wrote {options.output}: {shapes}")
     return OK
+
+
+def predict(path: str, model, table, matched, batch_size: int) -> dict[str, np.ndarray]:
+    """Every output for every row; a model with a fixed batch gets its last one filled up."""
+    import onnxgrad
+    from onnxgrad.job.batches import Batches
+    from onnxgrad.job.prepare import Prepared
+    from onnxgrad.train.check import Checker, of_input
+
+    session = onnxgrad.session(path)
+    names = [o.name for o in session.get_outputs()]
+    size, fixed = Prepared(path, model, table, matched, None, []).batch_size(batch_size)
+    check = Checker(of_input(v) for v in model.graph.inputs if v.name in matched.inputs)
+    parts: list[list[np.ndarray]] = []
+    for batch in Batches(table, matched, None, size).epoch(0):
+        count = len(batch.rows)
+        if fixed:
+            filled = {n: _filled(a, size) for n, a in batch.arrays.items()}
+            batch = type(batch)(filled, batch.number, _filled(batch.rows, size), batch.place)
+        parts.append([r[:count] for r in session.run(names, check(batch))])
+    return {n: np.concatenate([p[i] for p in parts]) for i, n in enumerate(names)}
+
+
+def _filled(array: np.ndarray, size: int) -> np.ndarray:
+    """Repeat the last row up to `size` rows."""
+    return np.concatenate([array, np.repeat(array[-1:], size - len(array), 0)])
+
+
+def as_npz(outputs: dict[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **outputs)
+    return buffer.getvalue()
+
+
+def as_csv(outputs: dict[str, np.ndarray], classes: list[str]) -> bytes:
+    """A column per number; a column `class` first, where the model knows the names of its classes."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = dict(_columns(outputs, classes))
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def _columns(
+    outputs: dict[str, np.ndarray], classes: list[str]
+) -> Iterator[tuple[str, np.ndarray]]:
+    first = next(iter(outputs.values()))
+    if classes and first.ndim == 2 and first.shape[1] == len(classes):
+        yield "class", np.array(classes)[first.argmax(1)]
+    for name, array in outputs.items():
+        flat = array.reshape(len(array), -1)
+        for number in range(flat.shape[1]):
+            yield name if flat.shape[1] == 1 else f"{name}_{number}", flat[:, number]

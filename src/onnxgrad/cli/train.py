@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 
@@ -12,7 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
-from onnxgrad.job.config import add_flags, dump, gather
+from onnxgrad.cli.texts import say_json, short, show_notes
+from onnxgrad.errors import CheckpointError, ExportError
+from onnxgrad.job.config import add_flags, dump
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -39,10 +40,22 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.job.config import ConfigError
+    try:
+        return started(options)
+    except KeyboardInterrupt:
+        again = f"onnxgrad train --resume {shlex.quote(options.resume)}" if options.resume else ""
+        text = f"Continue with:\n  {again}" if again else "Start it again with the same command"
+        print(f"\ninterrupted before the training began; nothing was changed. {text}")
+        return INTERRUPTED
+
+
+def started(options: argparse.Namespace) -> int:
+    """Gather the settings and train."""
+    from onnxgrad.job.config import ConfigError, gather
     from onnxgrad.job.run import saved_arguments
 
-    saved = saved_arguments(Path(options.resume)) if options.resume else {}
+    resume = Path(options.resume) if options.resume else None
+    saved = saved_arguments(resume) if resume else {}
     model = options.model or saved.get("model")
     config = gather(options, {k: v for k, v in saved.items() if k != "model"})
     if options.print_config:
@@ -50,13 +63,7 @@ def run(options: argparse.Namespace) -> int:
         return OK
     if not model:
         raise ConfigError("no model: name an ONNX file, or a run with --resume")
-    return train(
-        model,
-        config,
-        Path(options.resume) if options.resume else None,
-        quiet=options.quiet,
-        as_json=options.json,
-    )
+    return train(model, config, resume, quiet=options.quiet, as_json=options.json)
 
 
 def train(
@@ -64,31 +71,45 @@ def train(
 ) -> int:
     """Run the job and show it; used by `demo` too."""
     from onnxgrad.cli.progress import Screen
-    from onnxgrad.inspection.reading import read
     from onnxgrad.job.run import Run
 
     console = Console(highlight=False, quiet=quiet or as_json)
-    read(model)  # a file that is no model gives its sentence here
     job = Run(model, config, resume)
-    for note in job.notes:
-        console.print(f"[dim]·[/dim] {escape(note)}")
+    show_notes(job.notes, console)
+    if as_json:
+        say_json("start", model=str(model), run=str(job.folder), notes=job.notes)
     mode = "quiet" if quiet else "json" if as_json else "live" if console.is_terminal else "plain"
     try:
         result = job.start(Screen(console, mode))
     except KeyboardInterrupt:
-        line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}"
-        print(f"\ninterrupted; a checkpoint is saved. Continue with:\n  {line}")
-        return INTERRUPTED
+        return interrupted(job, as_json)
+    except (CheckpointError, ExportError) as error:
+        raise type(error)(f"{error}{way_on(job, error)}") from error
     if as_json:
-        done = {
-            "event": "done",
-            "before": result.before,
-            "after": result.after,
-            "output": config.output,
-        }
-        print(json.dumps({**done, "run": str(result.folder), "seconds": round(result.seconds, 3)}))
+        done = {"before": result.before, "after": result.after, "output": config.output}
+        say_json("done", **done, run=str(result.folder), seconds=round(result.seconds, 3))
     show(result, console)
     return OK
+
+
+def way_on(job, error: Exception) -> str:
+    """What to do when a file could not be written: the training up to the last checkpoint is not lost."""
+    if not job.checkpointed or (job.resume and isinstance(error, CheckpointError)):
+        return ""
+    elsewhere = " -o OTHER.onnx" if isinstance(error, ExportError) else ""
+    line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}{elsewhere}"
+    return f". The training so far is saved; continue with: {line}"
+
+
+def interrupted(job, as_json: bool) -> int:
+    """Say how to go on."""
+    line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}"
+    if as_json:
+        say_json("interrupted", run=str(job.folder), resume=line)
+    else:
+        state = "a checkpoint is saved" if job.checkpointed else "nothing was trained yet"
+        print(f"\ninterrupted; {state}. Continue with:\n  {line}")
+    return INTERRUPTED
 
 
 def show(result, console: Console) -> None:
@@ -97,7 +118,7 @@ def show(result, console: Console) -> None:
     table.add_column("before", justify="right")
     table.add_column("after", justify="right")
     for name, value in result.before.items():
-        table.add_row(name, f"{value:.4g}", f"[bold]{result.after[name]:.4g}[/bold]")
+        table.add_row(name, short(value), f"[bold]{short(result.after[name])}[/bold]")
     console.print()
     console.print(table)
     stopped = f" ({escape(result.stop)})" if result.stop else ""

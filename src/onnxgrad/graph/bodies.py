@@ -35,6 +35,28 @@ def is_branch(node: ir.Node) -> bool:
     return node.op_type == "If" and not node.domain
 
 
+def check(node: ir.Node, who: str) -> None:
+    """Raise ValueError where a body does not fit to its If, Loop or Scan."""
+    inputs, outputs = len(node.inputs), len(node.outputs)
+    for body in bodies(node) if not node.domain else ():
+        if node.op_type == "If":
+            expected = (0, outputs)
+        elif node.op_type == "Loop":
+            expected = (max(inputs, 2), outputs + 1)
+        elif node.op_type == "Scan":
+            expected = (inputs, outputs)
+        else:
+            continue
+        if None in node.inputs[2 if node.op_type == "Loop" else 0 :]:
+            raise ValueError(f"{who} leaves out an input, which it must have")
+        found = (len(body.inputs), len(body.outputs))
+        if found != expected:
+            raise ValueError(
+                f"{who} has a body of {found[0]} inputs and {found[1]} outputs, "
+                f"expected {expected[0]} and {expected[1]}"
+            )
+
+
 def replace_reads(nodes: Iterable[ir.Node], new: Callable[[ir.Value], ir.Value]) -> None:
     """Let nodes, and the nodes of their bodies, read `new(value)` in the place of `value`."""
     for node in nodes:
@@ -46,14 +68,14 @@ def replace_reads(nodes: Iterable[ir.Node], new: Callable[[ir.Value], ir.Value])
 
 
 def prepare(model: ir.Model) -> None:
-    """Give every value a name of its own, and move the weights of If bodies to the main graph.
+    """Give every value a name of its own, and move the weights of bodies to the main graph.
 
     What is left of a body reads them from outside, as it reads any outer value: a weight is then
     found, trained and saved in one place, wherever it was written.
     """
     taken = {v.name for v in (*model.graph.inputs, *model.graph.initializers.values())}
     taken.update(v.name for node in model.graph for v in node.outputs)
-    for node in _branches(model.graph):
+    for node in _with_bodies(model.graph):
         for graph in bodies(node):
             _rename(graph, taken)
             for name, value in list(graph.initializers.items()):
@@ -75,18 +97,18 @@ def forget_shapes(model: ir.Model) -> None:
                 value.shape = None
 
 
-def _branches(graph: ir.Graph) -> Iterator[ir.Node]:
-    """Every If of a graph, outer ones first; not those inside of Loop and Scan."""
+def _with_bodies(graph: ir.Graph) -> Iterator[ir.Node]:
+    """Every node of a graph that has bodies, outer ones first."""
     for node in graph:
-        if is_branch(node):
+        if bodies(node):
             yield node
             for body in bodies(node):
-                yield from _branches(body)
+                yield from _with_bodies(body)
 
 
 def _rename(graph: ir.Graph, taken: set[str]) -> None:
-    values = [*graph.initializers.values(), *(v for node in graph for v in node.outputs)]
-    for value in values:
+    own = (*graph.inputs, *graph.initializers.values())
+    for value in dict.fromkeys([*own, *(v for node in graph for v in node.outputs)]):
         name, n = value.name, 0
         while value.name and value.name in taken:
             n += 1
@@ -114,9 +136,7 @@ def take_known_branches(graph: ir.Graph) -> bool:
     """
     constants, changed = Constants(()), False
     for node in list(graph):
-        if not is_branch(node):
-            continue
-        known = None if node.inputs[0] is None else constants.array(node.inputs[0])
+        known = constants.array(node.inputs[0]) if is_branch(node) and node.inputs[0] else None
         if known is not None and known.size == 1:
             _take(graph, node, "then_branch" if known.reshape(()) else "else_branch")
             changed = True

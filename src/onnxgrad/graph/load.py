@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
-from onnxgrad.graph import bodies, sequences
+from onnxgrad.graph import bodies, repeats, sequences
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 from onnxgrad.graph.layout import time_first
@@ -43,6 +43,7 @@ def load(model: Any) -> ir.Model:
     time_first(copy)
     bodies.prepare(copy)
     _infer_outputs(copy)
+    repeats.infer_bodies(copy, infer)
     if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
         infer(copy)
         sequences.resolve(copy)  # lists that another list, or a branch, was hiding
@@ -103,13 +104,23 @@ def _infer_shapes(model: ir.Model) -> None:
     log = logging.getLogger("onnx_ir.passes.common.shape_inference")
     level = log.level
     log.setLevel(logging.ERROR)
+    order = list(model.graph.initializers)
     try:
         ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
     finally:
         log.setLevel(level)
+    _restore_order(model.graph, order)
     for value in model.graph.initializers.values():
         if value.const_value is not None:
             value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape)
+
+
+def _restore_order(graph: ir.Graph, order: list[str]) -> None:
+    """The pass puts large initializers aside, and back at the end; gradients follow the model's order."""
+    if list(graph.initializers) != order:
+        values = [graph.initializers.pop(name) for name in order]
+        for value in values:
+            graph.register_initializer(value)
 
 
 def _complete(graph: ir.Graph) -> bool:
@@ -181,8 +192,9 @@ def _copy(model: Any) -> ir.Model:
     except Exception as error:
         if isinstance(model, onnx.ModelProto):
             raise ValueError(f"the model is malformed: {_root(error)}") from error
-        source = f"file {os.fspath(model)!r}" if isinstance(model, (str, os.PathLike)) else "bytes"
-        raise ValueError(f"the {source} hold no ONNX model: {_root(error)}") from error
+        is_file = isinstance(model, (str, os.PathLike))
+        who = f"the file {os.fspath(model)!r} holds" if is_file else "the bytes hold"
+        raise ValueError(f"{who} no ONNX model: {_root(error)}") from error
     raise ValueError(
         f"model is a {type(model).__name__}, expected a path, bytes, "
         "an onnx.ModelProto or an onnx_ir.Model"
@@ -222,6 +234,10 @@ def _check_graph(model: ir.Model) -> None:
 
 def _check_node(node: ir.Node, opset: int | None) -> None:
     """A node of ONNX has as many inputs as its operator takes, and the attributes it must have."""
+    if not node.outputs:
+        raise ValueError(
+            f"node {node.name!r} ({node.op_type}) has no output, expected at least one"
+        )
     sig = None if opset is None else signature(node.op_type, opset, node.domain)
     if sig is None:
         return
@@ -236,6 +252,7 @@ def _check_node(node: ir.Node, opset: int | None) -> None:
     for name in sig.required:
         if name not in node.attributes:
             raise ValueError(f"{who} lacks the attribute {name!r}, which it must have")
+    bodies.check(node, who)
 
 
 def _raise_opset(model: ir.Model) -> ir.Model:

@@ -11,16 +11,22 @@ import onnx
 
 def save(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
     """Write `model` to a temporary name beside `path`, flush it to the disk, and rename it."""
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder, expected a file name")
-    if not target.parent.exists():
-        raise FileNotFoundError(f"{target.parent}: no such folder")
-    write_bytes(target, model.SerializeToString())
+    write_bytes(Path(path), model.SerializeToString())
 
 
 def write_bytes(target: Path, data: bytes) -> None:
     """Replace the file in one step."""
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder, expected a file name")
+    if not target.parent.exists():
+        raise FileNotFoundError(f"{target.parent}: no such folder")
+    try:
+        _replace(target, data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
+
+
+def _replace(target: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -53,7 +53,7 @@ class Shapes:
 
     def full_like(self, value: ir.Value, number: float) -> ir.Value:
         """Return a tensor of the shape and type of `value`, filled with one number."""
-        return self.full(self.shape(value), number, self.dtype(value))
+        return _of(self.full(self.shape(value), number, self.dtype(value)), value)
 
     def dtype(self, value: ir.Value) -> ir.DataType:
         """Return the element type. Raises ShapeUnknown when the model does not tell it."""
@@ -69,11 +69,18 @@ class Shapes:
         """Return an integer tensor, such as a count, in the type of `like`."""
         return self.Cast(value, to=self.dtype(like))
 
+    def count(self, many: ir.Value, few: ir.Value) -> ir.Value:
+        """Return how many elements of `many` there are for each of `few`, in the type of `many`.
+
+        A batch of no samples has none of either: the count is then 0, and divides nothing.
+        """
+        return self.number(self.Div(self.Size(many), self.Max(self.Size(few), 1)), many)
+
     def reshape_like(self, value: ir.Value | None, like: ir.Value) -> ir.Value | None:
         """Return `value` in the shape of `like`."""
         if value is None or self.same_shape(value, like):
             return value
-        return self.Reshape(value, self.shape(like), allowzero=self._allowzero(like))
+        return _of(self.Reshape(value, self.shape(like), allowzero=self._allowzero(like)), like)
 
     def _allowzero(self, like: ir.Value) -> int | None:
         # A dimension of size 0 in a computed shape means 0, not "copy this one from the input".
@@ -83,7 +90,7 @@ class Shapes:
         """Return `value` broadcast to the shape of `like`."""
         if value is None or self.same_shape(value, like):
             return value
-        return self.Expand(value, self.shape(like))
+        return _of(self.Expand(value, self.shape(like)), like)
 
     def crop_like(self, value: ir.Value, like: ir.Value, axes: list[int]) -> ir.Value:
         """Return the first part of `value` along `axes`, as long as `like` is there."""
@@ -117,3 +124,11 @@ class Shapes:
         axes = self.Squeeze(self.NonZero(self.Not(self.Equal(padded, wide))), [0])
         summed = self.ReduceSum(value, axes, keepdims=1, noop_with_empty_axes=1)
         return self.Reshape(summed, narrow, allowzero=1)
+
+
+def _of(result: ir.Value, like: ir.Value) -> ir.Value:
+    """Note that a computed shape is that of `like`, which may be known by name."""
+    known = infer.dims(result)
+    if like.shape is not None and (known is None or None in known):
+        result.shape = like.shape
+    return result

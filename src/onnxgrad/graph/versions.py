@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
+
 from onnxgrad.graph.shapes import ShapeUnknown
 
 if TYPE_CHECKING:
     from onnxgrad.graph.builder import Builder
+
+_HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def _reduce(op: Builder, op_type: str, inputs: list, attributes: dict, outputs: Any) -> Any:
@@ -59,6 +63,15 @@ def _pad(op: Builder, op_type: str, inputs: list, attributes: dict, outputs: Any
     return op.emit(op_type, [inputs[0], pads, inputs[2]], attributes, outputs)
 
 
+def _scatter(op: Builder, op_type: str, inputs: list, attributes: dict, outputs: Any) -> Any:
+    """onnxruntime adds in float and double only; sums in half precision would lose too much anyway."""
+    data, indices, updates = inputs
+    if attributes.get("reduction", "none") == "none" or data.dtype not in _HALF:
+        return op.emit(op_type, inputs, attributes, outputs)
+    wide = [op.Cast(v, to=ir.DataType.FLOAT) for v in (data, updates)]
+    return op.Cast(op.emit(op_type, [wide[0], indices, wide[1]], attributes), to=data.dtype)
+
+
 # fmt: off
 OLDER = {
     **dict.fromkeys((
@@ -67,5 +80,6 @@ OLDER = {
     ), _reduce),
     "Split": _split,
     "Pad": _pad,
+    "ScatterElements": _scatter,
 }
 # fmt: on

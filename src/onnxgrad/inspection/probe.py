@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,23 +22,51 @@ class Verdict:
 
     loads: bool
     text: str
+    crashed: bool = False
+
+
+class Probe:
+    """Load the file in onnxruntime, in another process; begins at once, and `verdict` waits for it."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        command = [sys.executable, "-m", "onnxgrad.inspection.probe", os.fspath(path)]
+        self.child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def verdict(self) -> Verdict:
+        try:
+            out, _ = self.child.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            return Verdict(False, f"onnxruntime did not finish loading it in {SECONDS} s")
+        code = self.child.returncode
+        if code < 0:
+            name = signal.Signals(-code).name
+            return Verdict(False, f"onnxruntime crashed while loading it ({name})", crashed=True)
+        try:
+            answer = json.loads(out.splitlines()[-1])
+        except (IndexError, ValueError):
+            return Verdict(False, "onnxruntime ended without an answer while loading it")
+        return Verdict(answer["loads"], answer["text"])
+
+    def stop(self) -> None:
+        """Nobody wants to know any more."""
+        self.child.kill()
+        self.child.communicate()
+
+    def __enter__(self) -> Probe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.child.poll() is None:
+            self.stop()
 
 
 def probe(path: str | os.PathLike[str]) -> Verdict:
-    """Load the file in onnxruntime, in another process."""
-    command = [sys.executable, "-m", "onnxgrad.inspection.probe", os.fspath(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        return Verdict(False, f"onnxruntime did not finish loading it in {SECONDS} s")
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        return Verdict(False, f"onnxruntime crashed while loading it ({name})")
-    try:
-        answer = json.loads(done.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        return Verdict(False, "onnxruntime ended without an answer while loading it")
-    return Verdict(answer["loads"], answer["text"])
+    """The verdict at once."""
+    with Probe(path) as running:
+        return running.verdict()
 
 
 def _child(path: str) -> None:
@@ -52,7 +81,7 @@ def _child(path: str) -> None:
         onnxgrad.session(path, options)
         answer = {"loads": True, "text": ""}
     except Exception as error:
-        text = str(error).replace("[ONNXRuntimeError] : ", "")
+        text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))
         answer = {
             "loads": False,
             "text": f"onnxruntime {onnxruntime.__version__} refuses it: {text}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.examine import Examination, examine
 from onnxgrad.autodiff.plan import FLOATS, captured
+from onnxgrad.graph.bodies import bodies
 from onnxgrad.inspection.cost import Cost, estimate
+from onnxgrad.inspection.ends import dead_ends
 from onnxgrad.inspection.guess import Guess, guess
 from onnxgrad.inspection.notes import notes
 from onnxgrad.inspection.reading import read
@@ -92,6 +95,7 @@ def inspect(model: Any, *, batch: int = 1) -> Inspection:
     original, prepared = read(model)
     examination = examine(prepared)
     graph = examination.model.graph
+    examination.problems += dead_ends(examination)
     blocked = _blocked(examination)
     parameters = _parameters(examination, blocked)
     trainable = [v for v in examination.wrt if v in examination.active and v not in blocked]
@@ -151,7 +155,7 @@ def _parameters(examination: Examination, blocked: dict[ir.Value, str]) -> list[
     rows = []
     candidates = dict.fromkeys(examination.wrt)
     candidates.update(dict.fromkeys(v for v in examination.weights if v.dtype in FLOATS))
-    for value in candidates:
+    for value in sorted(candidates, key=_first_use(examination.model.graph)):
         why = blocked.get(value, "")
         if not why and value not in examination.active:
             why = _why_not(value, examination)
@@ -164,6 +168,13 @@ def _parameters(examination: Examination, blocked: dict[ir.Value, str]) -> list[
             Parameter(name, _layer(name), value.dtype.name.lower(), shape, size, not why, why)
         )
     return rows
+
+
+def _first_use(graph: ir.Graph) -> Callable[[ir.Value], int]:
+    """A key that sorts values by the first node that reads them."""
+    order = {node: number for number, node in enumerate(graph)}
+    last = len(order)
+    return lambda value: min((order.get(user, last) for user, _ in value.uses()), default=last)
 
 
 def _why_not(value: ir.Value, examination: Examination) -> str:
@@ -185,26 +196,36 @@ def _layer(name: str) -> str:
 
 
 def _obstacles(examination: Examination, blocked: dict[ir.Value, str]) -> list[Obstacle]:
-    rows = []
+    rows, owners = [], _owners(examination.model.graph)
     for problem in examination.problems:
         node = problem.node
         operator = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         name = node.name or (node.outputs[0].name if node.outputs else operator) or operator
         here = f"{(node.name or node.op_type)!r}"
         count = sum(here in reason for reason in blocked.values())
-        rows.append(Obstacle(name, operator, problem.because, problem.instead, _path(node), count))
+        path = _path(node, owners)
+        rows.append(Obstacle(name, operator, problem.because, problem.instead, path, count))
     return rows
 
 
-def _path(node: ir.Node) -> list[str]:
-    """The operators from the node to the nearest output, by the shortest way."""
+def _owners(graph: ir.Graph) -> dict[ir.Graph, ir.Node]:
+    """Each body, with the node that has it."""
+    nodes = ir.traversal.RecursiveGraphIterator(graph)
+    return {body: node for node in nodes for body in bodies(node)}
+
+
+def _path(node: ir.Node, owners: dict[ir.Graph, ir.Node]) -> list[str]:
+    """The operators from the node to the nearest output, by the shortest way, out of its bodies."""
     waiting, seen = deque([(node, [])]), {node}
     while waiting:
         current, path = waiting.popleft()
         for value in current.outputs:
+            users = [user for user, _ in value.uses()]
             if value.is_graph_output():
-                return [*path, f"output {value.name!r}"]
-            for user, _ in value.uses():
+                if value.graph not in owners:
+                    return [*path, f"output {value.name!r}"]
+                users.append(owners[value.graph])
+            for user in users:
                 if user not in seen:
                     seen.add(user)
                     waiting.append((user, [*path, user.op_type]))

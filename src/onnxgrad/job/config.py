@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
+import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import OnnxGradError
+from onnxgrad.job.table import is_number
 
 
 class ConfigError(OnnxGradError, ValueError):
@@ -19,38 +23,76 @@ def setting(default: Any, help: str, kind: Any = str, **more: Any) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, "kind": kind, **more})
 
 
+KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+LARGEST = sys.float_info.max  # below infinity
+SMALLEST = 1e-30  # above 0
+
+
 @dataclass
 class Config:
     """The settings of `onnxgrad train`, with their defaults."""
 
     data: str = setting(
-        "", "training data: .npz, .npy folder, .csv, .jsonl, .parquet or an image folder"
+        "",
+        "training data: .npz, .csv, .jsonl, .parquet, a folder of .npy files or of images by class",
+        shown="FILE",
     )
-    output: str = setting("", "where to write the tuned model", short="-o")
+    output: str = setting("", "where to write the tuned model", short="-o", shown="FILE")
     target: str = setting("", "name of the target column or array (default: guessed)")
+    ignore: str = setting("", "columns to leave out, with commas")
     val: str = setting(
         "0.2", "validation data: a file, or the share of rows to set aside; 0 for none"
     )
     loss: str = setting("", "cross_entropy, bce, mse, l1 or huber (default: guessed)")
     optimizer: str = setting("adamw", "adamw, adam or sgd")
-    lr: float = setting(1e-3, "learning rate", float)
-    epochs: int = setting(10, "passes over the data", int)
-    batch_size: int = setting(32, "rows per step", int)
+    lr: float = setting(1e-3, "learning rate", float, limits=(SMALLEST, LARGEST))
+    epochs: int = setting(10, "passes over the data", int, limits=(1, math.inf))
+    batch_size: int = setting(32, "rows per step", int, limits=(1, math.inf))
     trainable: str = setting("all", "all, head, or patterns with commas: 'encoder.*,*.bias'")
     metrics: str = setting(
         "", "accuracy, top5, f1, mae, r2, perplexity, with commas (default: by the loss)"
     )
-    patience: int = setting(0, "stop after so many epochs without improvement; 0: never", int)
-    clip: float = setting(0.0, "limit for the norm of the gradients; 0: none", float)
-    accumulate: int = setting(1, "batches per optimizer step", int)
+    patience: int = setting(
+        0, "stop after so many epochs without improvement; 0: never", int, limits=(0, math.inf)
+    )
+    clip: float = setting(
+        0.0, "limit for the norm of the gradients; 0: none", float, limits=(0, LARGEST)
+    )
+    accumulate: int = setting(1, "batches per optimizer step", int, limits=(1, math.inf))
     schedule: str = setting("constant", "constant, linear, cosine, step, exponential or plateau")
-    warmup: int = setting(0, "steps of rising learning rate at the start", int)
+    warmup: int = setting(
+        0, "steps of rising learning rate at the start", int, limits=(0, math.inf)
+    )
     freeze_bn: bool = setting(False, "keep the statistics of batch normalisation", bool)
-    dropout: float = setting(-1.0, "dropout rate; below 0: as in the model", float)
-    seed: int = setting(0, "of shuffling, splitting and dropout", int)
-    threads: int = setting(0, "threads; 0: all cores", int)
-    max_time: float = setting(0.0, "stop after so many seconds; 0: never", float)
+    dropout: float = setting(
+        -1.0, "dropout rate; below 0: as in the model", float, limits=(-math.inf, 0.999)
+    )
+    seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, math.inf))
+    threads: int = setting(0, "threads; 0: all cores", int, limits=(0, 4096))
+    max_time: float = setting(
+        0.0, "stop after so many seconds; 0: never", float, limits=(0, LARGEST)
+    )
     run_dir: str = setting("", "folder of the run (default: runs/<model>-<number>)")
+
+    def check(self) -> None:
+        """Refuse numbers that mean nothing, and a run without data or output."""
+        if not self.data:
+            raise ConfigError("no data: name a file with --data")
+        if not self.output:
+            raise ConfigError("no output: name the file to write with -o")
+        for name, field in FIELDS.items():
+            value, low, high = getattr(self, name), *field.metadata.get("limits", (None, None))
+            if low is not None and not low <= value <= high:
+                flag = "--" + name.replace("_", "-")
+                raise ConfigError(f"{flag} is {value:g}, expected {_range(low, high)}")
+
+
+def _range(low: float, high: float) -> str:
+    if low == SMALLEST:
+        return "a number above 0"
+    least = "" if low == -math.inf else f"at least {low:g}"
+    most = "" if high in (math.inf, LARGEST) else f"at most {high:g}"
+    return " and ".join(filter(None, (least, most)))
 
 
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
@@ -71,7 +113,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
                 type=kind,
                 default=argparse.SUPPRESS,
                 help=text,
-                metavar=kind.__name__.upper(),
+                metavar=field.metadata.get("shown", {int: "N", float: "X", str: "TEXT"}[kind]),
             )
 
 
@@ -92,27 +134,33 @@ def read(path: str) -> dict[str, Any]:
         data = yaml.safe_load(Path(path).read_text()) or {}
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no text: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
         raise ConfigError(
             f"{path} holds a {type(data).__name__}, expected settings such as 'epochs: 5'"
         )
-    return {name: _checked(path, name, value) for name, value in data.items()}
+    return dict(_checked(path, str(name), value) for name, value in data.items())
 
 
-def _checked(path: str, name: str, value: Any) -> Any:
-    key = str(name).replace("-", "_")
+def _checked(path: str, name: str, value: Any) -> tuple[str, Any]:
+    """The setting's own name, and the value in its kind."""
+    key = name.replace("-", "_")
     if key not in FIELDS:
-        raise ConfigError(f"{path}: unknown setting {name!r}, expected one of {', '.join(FIELDS)}")
+        near = difflib.get_close_matches(key, FIELDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(FIELDS)}"
+        raise ConfigError(f"{path}: unknown setting {name!r}, {hint}")
     kind = FIELDS[key].metadata["kind"]
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind is str and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{path}: {name} is {value!r}, expected a {kind.__name__}")
-    return value
+    plain = not isinstance(value, bool)
+    if kind is float and plain and isinstance(value, (int, float, str)) and is_number(str(value)):
+        return key, float(value)  # YAML reads 1e-3 as text
+    if kind is str and plain and isinstance(value, (int, float, str)):
+        return key, str(value)
+    if kind in (int, bool) and type(value) is kind:
+        return key, value
+    raise ConfigError(f"{path}: {name} is {value!r}, expected {KINDS[kind]}")
 
 
 def dump(config: Config) -> str:

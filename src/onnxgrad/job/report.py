@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 from html import escape
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import onnxgrad
+from onnxgrad import _native
 from onnxgrad.graph.save import write_bytes
 
 if TYPE_CHECKING:
@@ -21,7 +24,8 @@ h2{font-size:1.1rem;margin-top:2rem;border-bottom:1px solid #d1d9e0;padding-bott
 table{border-collapse:collapse}td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.dim{color:#59636e}.grid{stroke:#d1d9e0}
 .charts{display:flex;flex-wrap:wrap;gap:1.5rem}svg text{font:11px system-ui,sans-serif;fill:#59636e}
-.matrix td{width:2.2rem;height:1.8rem;text-align:center;padding:0}
+.bar{height:.7rem;margin-top:.45rem;background:#2a78d6;border-radius:2px}
+.matrix td{width:2.2rem;height:1.8rem;text-align:center;vertical-align:middle;padding:0}
 @media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}h2{border-color:#30363d}.grid{stroke:#30363d}
 .dim,svg text{color:#9198a1;fill:#9198a1}}
 """
@@ -51,7 +55,9 @@ def page(result: Result) -> str:
             *(f"<li>{escape(n)}</li>" for n in result.notes),
             "</ul>",
         ]
-    parts += ["<h2>Settings</h2>", _settings(result), "<h2>Environment</h2>", _environment()]
+    parts += ["<h2>Time by part</h2>", _timing(result)]
+    parts += ["<h2>Settings</h2>", _settings(result)]
+    parts += ["<h2>Environment</h2>", _environment(result)]
     return "\n".join(parts) + "</html>\n"
 
 
@@ -70,9 +76,14 @@ def _table(head: list[str], rows: list[list[str]], numbers: set[int]) -> str:
     return "<table>" + "".join(lines) + "</table>"
 
 
+def _number(value: float, digits: int = 3) -> str:
+    """Whole numbers for thousands, a few digits for the rest."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e8 else f"{value:.{digits}g}"
+
+
 def _before_after(result: Result) -> str:
     rows = [
-        [escape(k), f"{v:.4g}", f"{result.after.get(k, math.nan):.4g}"]
+        [escape(k), _number(v, 4), _number(result.after.get(k, math.nan), 4)]
         for k, v in result.before.items()
     ]
     return _table(["", "before", "after"], rows, {1, 2})
@@ -109,7 +120,7 @@ def _curves(result: Result) -> str:
 
 def _chart(title: str, lines: dict[str, list[tuple[float, float]]]) -> str:
     """A small line chart; axes from the smallest to the largest value."""
-    width, height, left, bottom, top = 420, 220, 48, 24, 24
+    width, height, left, bottom, top = 420, 220, 60, 24, 24
     points = [p for line in lines.values() for p in line]
     xs, ys = [p[0] for p in points], [p[1] for p in points]
     low_x, high_x, low_y, high_y = min(xs), max(xs), min(ys), max(ys)
@@ -127,18 +138,21 @@ def _chart(title: str, lines: dict[str, list[tuple[float, float]]]) -> str:
         value = low_y + share * span_y
         y = float(at(low_x, value).split(",")[1])
         parts.append(f"<line class='grid' x1='{left}' x2='{width - 10}' y1='{y}' y2='{y}'/>")
-        parts.append(f"<text x='{left - 6}' y='{y + 4}' text-anchor='end'>{value:.3g}</text>")
+        parts.append(f"<text x='{left - 6}' y='{y + 4}' text-anchor='end'>{_number(value)}</text>")
     parts += [f"<text x='{left}' y='{height - 6}'>{low_x:g}</text>",
               f"<text x='{width - 10}' y='{height - 6}' text-anchor='end'>{high_x:g}</text>"]  # fmt: skip
-    for number, (name, line) in enumerate(lines.items()):
+    for number, line in enumerate(lines.values()):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(at(x, y) for x, y in line)
         parts.append(
             f"<polyline fill='none' stroke='{colour}' stroke-width='1.8' points='{path}'/>"
         )
-        if len(lines) > 1:
-            place = f"x='{width - 10}' y='{14 + 13 * number}' text-anchor='end'"
-            parts.append(f"<text {place} style='fill:{colour}'>{escape(name)}</text>")
+    if len(lines) > 1:
+        names = " ".join(
+            f"<tspan dx='8' style='fill:{COLOURS[i % len(COLOURS)]}'>{escape(name)}</tspan>"
+            for i, name in enumerate(lines)
+        )
+        parts.append(f"<text x='{width - 10}' y='14' text-anchor='end'>{names}</text>")
     return "".join(parts) + "</svg>"
 
 
@@ -163,11 +177,25 @@ def _shaded(count: int, share: float, right: bool) -> str:
 
 def _parameters(result: Result) -> str:
     rows = [
-        [escape(p["name"]), " × ".join(map(str, p["shape"])), f"{p['norm']:.4g}", f"{p['change']:.3g}",
-         f"{p['change'] / p['norm']:.1%}" if p["norm"] else ""]
+        [escape(p["name"]), " × ".join(map(str, p["shape"])) or "scalar", _number(p["norm"], 4), _number(p["change"]),
+         f"{p['change'] / p['norm']:.1%}" if p["norm"] else "",
+         "" if p["gradient"] is None else _number(p["gradient"])]
         for p in result.parameters
     ]  # fmt: skip
-    return _table(["name", "shape", "norm", "change", ""], rows, {2, 3, 4})
+    head = ["name", "shape", "norm", "change", "", "last gradient"]
+    return _table(head, rows, {2, 3, 4, 5})
+
+
+def _timing(result: Result) -> str:
+    """Seconds by part, each step's share of them, and a bar."""
+    total = sum(result.timing.values()) or 1.0
+    rows = []
+    for part, seconds in sorted(result.timing.items(), key=lambda item: -item[1]):
+        per_step = 1000 * seconds / max(result.trained_steps, 1)
+        bar = f"<div class='bar' style='width:{12 * seconds / total:.2f}rem'></div>"
+        share = f"{seconds / total:.0%}"
+        rows.append([escape(part), f"{seconds:.2f}", f"{per_step:.3g}", share, bar])
+    return _table(["", "s", "ms per step", "share", ""], rows, {1, 2, 3})
 
 
 def _settings(result: Result) -> str:
@@ -177,7 +205,19 @@ def _settings(result: Result) -> str:
     return _table([], rows, set())
 
 
-def _environment() -> str:
-    rows = [[name, version(name)] for name in ("onnxgrad", "onnxruntime", "onnx", "numpy")]
-    rows += [["Python", platform.python_version()], ["system", escape(platform.platform())]]
+def _environment(result: Result) -> str:
+    rows = [["onnxgrad", f"{onnxgrad.__version__} ({_native.instruction_set()})"]]
+    rows += [[name, _version(name)] for name in ("onnxruntime", "onnx", "onnx-ir", "numpy")]
+    rows += [
+        ["Python", platform.python_version()],
+        ["system", escape(platform.platform())],
+        ["threads", f"{result.config.threads or 'all'} of {os.cpu_count()}"],
+    ]
     return _table([], rows, set())
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed as a package"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,21 +14,20 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import DataError
-from onnxgrad.graph import load
+from onnxgrad.graph.save import write_bytes
 from onnxgrad.job import data as files
+from onnxgrad.job.batches import Batches
 from onnxgrad.job.config import Config, ConfigError, dump
 from onnxgrad.job.matching import match
+from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
+from onnxgrad.job.table import is_number
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
-from onnxgrad.train.guess import guess_loss
+from onnxgrad.train.checkpoint import checkpoints
+from onnxgrad.train.data import Batch
 from onnxgrad.train.trainer import Trainer
 
-METRICS = {
-    "cross_entropy": "accuracy",
-    "bce": "accuracy",
-    "mse": "mae,r2",
-    "l1": "mae,r2",
-    "huber": "mae,r2",
-}
+ARGUMENTS = "args.json"
+MOST_CLASSES = 50  # of a confusion matrix that one can read
 
 
 @dataclass
@@ -44,6 +45,8 @@ class Result:
     parameters: list[dict[str, Any]] = field(default_factory=list)
     confusion: np.ndarray | None = None
     classes: list[str] = field(default_factory=list)
+    timing: dict[str, float] = field(default_factory=dict)  # seconds by part
+    trained_steps: int = 0
     seconds: float = 0.0
     stop: str = ""
 
@@ -53,91 +56,155 @@ class Run:
 
     def __init__(self, model: str, config: Config, resume: Path | None = None):
         self.model, self.config, self.resume = model, config, resume
-        if not config.data:
-            raise ConfigError("no data: name a file with --data")
-        if not config.output:
-            raise ConfigError("no output: name the file to write with -o")
-        prepared = load(model)
-        matched = match(prepared, files.read(config.data), config.target, config.data)
-        if matched.target is None:
-            raise DataError(f"{config.data} has no target: name it with --target")
-        self.x, self.y, self.classes = matched.inputs, matched.target, matched.classes
-        self.notes = matched.notes
-        self.validation = self._validation(prepared)
-        self.loss = config.loss or self._guess_loss()
-        metrics = config.metrics or METRICS.get(self.loss, "")
-        self.trainer = Trainer(
-            model, loss=self.loss, optimizer=config.optimizer, lr=config.lr, trainable=_patterns(config.trainable),
-            metrics=[m for m in metrics.split(",") if m], schedule=config.schedule, warmup=config.warmup,
-            clip_norm=config.clip or None, accumulate=config.accumulate, freeze_bn=config.freeze_bn,
-            dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed, threads=config.threads or None,
-        )  # fmt: skip
-        self.notes += self.trainer.notes
+        config.check()
+        _check_output(config.output, model)
         self.folder = resume or _new_folder(config, model)
-        self._arguments = {"model": str(model), **dataclasses.asdict(config)}
+        prepared = prepare(model, config.data, config.target, config.ignore, config.loss)
+        self.prepared, self.loss, self.notes = prepared, prepared.loss, list(prepared.notes)
+        self.trainer = self._trainer(prepared)
+        self.data, self.validation = self._split(prepared)
+        self.notes += self.trainer.notes
+        for batches in filter(None, (self.data, self.validation)):
+            self._check_rows(batches)
+        self._check_logits()
 
-    def _validation(self, prepared) -> Any:
+    def _trainer(self, prepared: Prepared) -> Trainer:
+        config = self.config
+        return Trainer(
+            self.model, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
+            trainable=_patterns(config.trainable), metrics=prepared.metrics(config.metrics),
+            schedule=config.schedule, warmup=config.warmup, clip_norm=config.clip or None,
+            accumulate=config.accumulate, freeze_bn=config.freeze_bn,
+            dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
+            threads=config.threads or None,
+        )  # fmt: skip
+
+    # ---- rows ----------------------------------------------------------------------------------
+
+    def _split(self, prepared: Prepared) -> tuple[Batches, Batches | None]:
+        """The rows to train on, and those to validate on."""
+        size, fixed = prepared.batch_size(self.config.batch_size)
+        goal = prepared.goal(self.trainer.target_names[0]) if self.loss is not None else None
+        more = dict(shuffle=True, seed=self.config.seed, whole_only=fixed)
+        if fixed:
+            self.notes.append(f"batch size: {size}, which the model fixes")
         text = self.config.val
-        try:
-            share = float(text)
-        except ValueError:
-            matched = match(prepared, files.read(text), self.config.target, text)
-            return matched.inputs, matched.target
+        if is_number(text):
+            rest, kept = self._shares(float(text), prepared.table.rows)
+            held = kept is not None and Batches(
+                prepared.table, prepared.matched, goal, size, chosen=kept, whole_only=fixed
+            )
+        else:
+            table = files.read(text)
+            names = prepared.matched.target, split_names(self.config.ignore)
+            rest, held = (
+                None,
+                Batches(table, match(prepared.model, table, *names), goal, size, whole_only=fixed),
+            )
+            self.notes.append(f"validation: the {table.rows:,} rows of {text}")
+        data = Batches(prepared.table, prepared.matched, goal, size, chosen=rest, **more)
+        self._check_sizes(data, held or None, size)
+        return data, held or None
+
+    def _shares(self, share: float, rows: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         if share == 0:
-            return None
-        rows = len(self.y)
+            return None, None
+        if not 0 < share < 1:
+            raise ConfigError(f"--val is {share:g}, expected a share from 0 to 1, or a file")
         count = max(1, round(rows * share))
-        if not 0 < share < 1 or count >= rows:
+        if count >= rows:
             raise ConfigError(
-                f"--val is {text}: expected a share between 0 and 1 that leaves rows of the {rows}, or a file"
+                f"--val is {share:g}, which leaves nothing of {rows:,} rows to train on; 0 sets none aside"
             )
         order = np.random.default_rng([self.config.seed, 7]).permutation(rows)
-        kept, rest = np.sort(order[:count]), np.sort(order[count:])
-        held = {n: a[kept] for n, a in self.x.items()}, self.y[kept]
-        self.x, self.y = {n: a[rest] for n, a in self.x.items()}, self.y[rest]
         self.notes.append(
-            f"validation: {count:,} of {rows:,} rows, set aside by seed {self.config.seed}"
+            f"validation: {count:,} of {rows:,} rows, set aside by seed {self.config.seed} (--val)"
         )
-        return held
+        return np.sort(order[count:]), np.sort(order[:count])
 
-    def _guess_loss(self) -> str:
+    def _check_sizes(self, data: Batches, held: Batches | None, size: int) -> None:
+        for batches, what in ((data, "train"), (held, "validate")):
+            if batches is not None and not batches.rows:
+                raise DataError(
+                    f"{batches.table.source} leaves fewer rows to {what} on than the {size} of a batch of the model"
+                )
+        if size > data.rows:
+            self.notes.append(f"batch size: {size:,}, so every step takes all {data.rows:,} rows")
+
+    def _check_logits(self) -> None:
+        """Cross entropy takes logits; a softmax that is not one operator is seen only in its numbers."""
+        if self.loss != "cross_entropy" or any("Softmax" in note for note in self.notes):
+            return
+        batch = next(self.data.in_order())
+        inputs = {n: batch.arrays[n] for n in self.trainer.input_names}
+        output = self.trainer.predict(inputs, batch_size=self.data.batch_size)
+        output = next(iter(output.values())) if isinstance(output, dict) else output
+        if output.ndim == 2 and (output >= 0).all() and np.allclose(output.sum(1), 1, atol=1e-3):
+            name = self.prepared.output.name
+            self.notes.append(
+                f"output '{name}' adds up to 1: it holds probabilities, and cross_entropy takes what lies before a "
+                "softmax; it will learn slowly"
+            )
+
+    def _check_rows(self, batches: Batches) -> None:
+        """Look at every row once, before the first step; a message names the file and its own column."""
+        endless: dict[str, str] = {}
         try:
-            loss, reason = guess_loss(self.model, self.y)
-        except ValueError as error:
-            raise ConfigError(f"{error} with --loss") from error
-        self.notes.append(f"loss: {loss}, because {reason}")
-        return loss
+            self.trainer.check(Watched(batches, endless))
+        except DataError as error:
+            text = str(error)
+            if batches.goal is not None:
+                column = repr(batches.matched.target)
+                text = text.replace(f"target {batches.goal.name!r}", f"target {column}")
+            source = batches.table.source
+            raise DataError(text if source in text else f"{source}: {text}") from error
+        for name, place in endless.items():
+            self.notes.append(f"input '{name}' holds infinity in {place} of {batches.table.source}")
+
+    # ---- the run -------------------------------------------------------------------------------
 
     def start(self, *callbacks: Callback) -> Result:
         """Train, and write the tuned model, the run folder and the report."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "args.yaml").write_text(f"# model: {self.model}\n" + dump(self.config))
-        (self.folder / "args.json").write_text(json.dumps(self._arguments, indent=1) + "\n")
-        held = self.validation or (self.x, self.y)
-        batch = self.config.batch_size
+        if not self.resume:
+            self._write_arguments()
+        held = self.validation or self.data
         result = Result(
-            self.config,
-            str(self.model),
-            self.folder,
-            self.notes,
-            self.trainer.evaluate(*held, batch_size=batch),
+            self.config, str(self.model), self.folder, self.notes, self.trainer.evaluate(held)
         )
         started_from = self.trainer.get_weights()
-        recorder, started = Recorder(result), time.monotonic()
+        recorder = Recorder(result, self._write_arguments)
         history = self.trainer.fit(
-            self.x, self.y, validation=self.validation, epochs=self.config.epochs, batch_size=batch,
-            callbacks=[*self._callbacks(), recorder, *callbacks], max_time=self.config.max_time or None,
-            resume=self.folder / "checkpoints" if self.resume else None,
+            self.data, validation=self.validation, epochs=self.config.epochs,
+            batch_size=self.data.batch_size, callbacks=[*self._callbacks(), recorder, *callbacks],
+            max_time=self.config.max_time or None, resume=self._newest(),
         )  # fmt: skip
         result.epochs, result.stop = list(history.epochs), history.stopped
-        result.seconds = time.monotonic() - started
-        result.after = self.trainer.evaluate(*held, batch_size=batch)
+        result.seconds, result.trained_steps = recorder.seconds(), self.trainer.steps
+        result.after = self.trainer.evaluate(held)
         self._describe(result, held, started_from)
-        self.trainer.save(self.config.output)
+        classes = self.prepared.matched.classes
+        self.trainer.save(self.config.output, {CLASSES: json.dumps(classes)} if classes else None)
         from onnxgrad.job.report import write_report
 
         write_report(result, self.folder / "report.html")
         return result
+
+    def _write_arguments(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = f"# onnxgrad train {self.model} --config args.yaml\n{dump(self.config)}"
+        write_bytes(self.folder / "args.yaml", text.encode())
+        arguments = {"model": str(self.model), **dataclasses.asdict(self.config)}
+        write_bytes(self.folder / ARGUMENTS, (json.dumps(arguments, indent=1) + "\n").encode())
+
+    def _newest(self) -> Path | None:
+        """Where to continue from; a run that was interrupted before its first checkpoint begins anew."""
+        folder = self.folder / "checkpoints"
+        return folder if self.resume and checkpoints(folder) else None
+
+    @property
+    def checkpointed(self) -> bool:
+        """Whether there is something to resume from."""
+        return bool(checkpoints(self.folder / "checkpoints"))
 
     def _callbacks(self) -> list[Callback]:
         monitor = "val_loss" if self.validation else None
@@ -147,27 +214,47 @@ class Run:
         made.append(Checkpoint(self.folder / "checkpoints", monitor=monitor))
         return made
 
-    def _describe(self, result: Result, held, started_from) -> None:
+    def _describe(self, result: Result, held: Batches, started_from) -> None:
+        result.timing = dict(self.trainer.clock.seconds)
+        norms = self.trainer.gradient_norms()
         for name, array in self.trainer.get_weights().items():
             wide = array.astype(np.float64)
-            change = np.linalg.norm(wide - started_from[name]) if name in started_from else 0.0
+            change = float(np.linalg.norm(wide - started_from[name]))
             row = {"name": name, "shape": list(array.shape), "norm": float(np.linalg.norm(wide))}
-            result.parameters.append({**row, "change": float(change)})
-        if self.loss != "cross_entropy" or np.ndim(held[1]) != 1:
-            return
-        predicted = np.asarray(self.trainer.predict(held[0], batch_size=self.config.batch_size))
-        if predicted.ndim == 2 and predicted.shape[1] <= 50:
+            result.parameters.append({**row, "change": change, "gradient": norms.get(name)})
+        if self.loss == "cross_entropy":
+            self._confuse(result, held)
+
+    def _confuse(self, result: Result, held: Batches) -> None:
+        """Count which class was taken for which."""
+        for batch in held.epoch(0):
+            truth = batch.arrays[held.goal.name]
+            inputs = {n: batch.arrays[n] for n in self.trainer.input_names}
+            predicted = self.trainer.predict(inputs, batch_size=held.batch_size)
+            predicted = next(iter(predicted.values())) if isinstance(predicted, dict) else predicted
+            if np.ndim(truth) != 1 or predicted.ndim != 2 or predicted.shape[1] > MOST_CLASSES:
+                return
             size = predicted.shape[1]
-            result.confusion = np.zeros((size, size), int)
-            np.add.at(result.confusion, (np.asarray(held[1]).astype(int), predicted.argmax(1)), 1)
-            result.classes = self.classes or [str(i) for i in range(size)]
+            if result.confusion is None:
+                result.confusion = np.zeros((size, size), int)
+            np.add.at(result.confusion, (truth.astype(int), predicted.argmax(1)), 1)
+        names = self.prepared.matched.classes
+        result.classes = [names[i] if i < len(names) else str(i) for i in range(size)]
 
 
 class Recorder(Callback):
-    """Keeps the loss of every step, thinned out so that a long run stays small."""
+    """Keeps the loss of every step, thinned out so that a long run stays small; goes on after a resume."""
 
-    def __init__(self, result: Result):
-        self.result, self.stride = result, 1
+    def __init__(self, result: Result, on_begin: Callable[[], None]):
+        self.result, self.stride, self.on_begin = result, 1, on_begin
+        self.earlier, self.began = 0.0, time.monotonic()
+
+    def on_fit_begin(self, loop) -> None:
+        self.on_begin()  # a checkpoint was accepted by now: the settings of a resumed run may be replaced
+
+    def seconds(self) -> float:
+        """Of training, those before an interruption included."""
+        return self.earlier + time.monotonic() - self.began
 
     def on_step_end(self, loop, logs) -> None:
         if loop.trainer.steps % self.stride == 0:
@@ -178,22 +265,71 @@ class Recorder(Callback):
         if len(self.result.steps) > 2000:
             self.result.steps, self.stride = self.result.steps[::2], self.stride * 2
 
+    def state(self) -> dict[str, Any]:
+        return {"steps": self.result.steps, "stride": self.stride, "seconds": self.seconds()}
+
+    def load_state(self, state, tensors) -> None:
+        self.result.steps, self.stride = list(state["steps"]), state["stride"]
+        self.earlier = state["seconds"]
+
+
+class Watched:
+    """Batches that pass by, with the first row of each input that holds infinity written down."""
+
+    def __init__(self, batches: Batches, endless: dict[str, str]):
+        self.batches, self.endless = batches, endless
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        for batch in self.batches.in_order():
+            for name in self.batches.matched.inputs:
+                array = batch.arrays[name]
+                if array.dtype.kind == "f" and name not in self.endless and np.isinf(array).any():
+                    row = int(np.argwhere(np.isinf(array))[0][0])
+                    self.endless[name] = batch.where(row)
+            yield batch
+
 
 def saved_arguments(folder: Path) -> dict[str, Any]:
     """The model and the settings of an earlier run."""
-    path = folder / "args.json"
-    if not path.exists():
-        raise ConfigError(f"{folder} is no run folder: it has no args.json")
-    return json.loads(path.read_text())
+    try:
+        return json.loads((folder / ARGUMENTS).read_text())
+    except OSError:
+        raise ConfigError(
+            f"--resume {folder} is no run folder: it has no {ARGUMENTS}. Name a folder such as runs/model-1"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{folder / ARGUMENTS} is damaged: {error}") from error
+
+
+def _check_output(output: str, model: str) -> None:
+    """Refuse what could not be written, before hours of training."""
+    path = Path(output)
+    if path.is_dir():
+        raise ConfigError(f"-o {output} is a folder, expected a file name")
+    if path.exists() and Path(model).exists() and path.samefile(model):
+        raise ConfigError(f"-o {output} is the model itself: name another file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise ConfigError(f"-o {output} cannot be written: {error.strerror or error}") from error
 
 
 def _patterns(text: str) -> Any:
-    return text if text in ("all", "head") else [part for part in text.split(",") if part]
+    return text if text in ("all", "head") else list(split_names(text))
 
 
 def _new_folder(config: Config, model: str) -> Path:
     if config.run_dir:
-        return Path(config.run_dir)
+        folder = Path(config.run_dir)
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"--run-dir {folder} is a file, expected the name of a folder")
+        if (folder / ARGUMENTS).exists():
+            raise ConfigError(
+                f"--run-dir {folder} holds a run already: continue it with --resume {folder}, or name another folder"
+            )
+        return folder
     stem = Path(model).stem
     number = 1
     while (Path("runs") / f"{stem}-{number}").exists():

@@ -40,7 +40,7 @@ class Callback:
         """Called after an epoch and its validation, with the epoch's numbers."""
 
     def on_interrupt(self, loop: Loop) -> None:
-        """Called after Ctrl-C, once the step at hand is done; `fit` then raises KeyboardInterrupt."""
+        """Called when a run ends amid an epoch: after Ctrl-C (`fit` then raises KeyboardInterrupt) or a limit."""
 
     def on_fit_end(self, loop: Loop) -> None:
         """Called at the end, also after an error."""

@@ -13,6 +13,9 @@ from onnxgrad.graph import infer as shapes
 from onnxgrad.train.data import Batch
 from onnxgrad.train.losses import Target
 
+# What exporters write for a size that has no name: two of them need not be equal.
+NAMELESS = ("?", "-1", "")
+
 
 @dataclass
 class Expected:
@@ -28,7 +31,10 @@ class Expected:
 
 def of_input(value: ir.Value) -> Expected:
     """Return what a model's input expects."""
-    return Expected(value.name, "input", np.dtype(value.dtype.numpy()), shapes.dims(value))
+    dims = shapes.dims(value)
+    if dims is not None:
+        dims = tuple(None if d in NAMELESS else d for d in dims)
+    return Expected(value.name, "input", np.dtype(value.dtype.numpy()), dims)
 
 
 def of_target(target: Target) -> Expected:

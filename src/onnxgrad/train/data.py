@@ -13,16 +13,21 @@ from onnxgrad.errors import DataError
 
 @dataclass(frozen=True)
 class Batch:
-    """Arrays by name, and where they come from: `rows` of the data, or the batch's number."""
+    """Arrays by name, and where they come from: `rows` of the data, or the batch's number.
+
+    `place` names a row of the data in its own terms, such as the line of a file.
+    """
 
     arrays: dict[str, Any]
     number: int
     rows: np.ndarray | None = None
+    place: Callable[[int], str] | None = None
 
     def where(self, row: int) -> str:
         """Name a row for a message."""
         if self.rows is not None:
-            return f"row {int(self.rows[row])}"
+            number = int(self.rows[row])
+            return self.place(number) if self.place else f"row {number}"
         return f"row {row} of batch {self.number}"
 
 

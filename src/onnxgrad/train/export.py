@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3
 
 
-def export(setup: Setup, evaluation: Evaluation, path: str | os.PathLike[str]) -> None:
+def export(
+    setup: Setup,
+    evaluation: Evaluation,
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, str],
+) -> None:
     """Write `setup`'s model with the store's tensors to `path`; see Trainer.save."""
     path = Path(os.path.abspath(path))
     work = path.parent / f".{path.name}.unfinished-{os.getpid()}"
@@ -32,7 +37,7 @@ def export(setup: Setup, evaluation: Evaluation, path: str | os.PathLike[str]) -
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
-        data = _write(setup.source, setup.store.tensors(), work, path)
+        data = _write(setup.source, setup.store.tensors(), work, path, metadata)
         _verify(work / path.name, setup, evaluation, path)
         _publish(work, path, data)
     except OSError as error:
@@ -43,10 +48,18 @@ def export(setup: Setup, evaluation: Evaluation, path: str | os.PathLike[str]) -
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _write(source: Source, tensors: Mapping[str, np.ndarray], work: Path, path: Path) -> list[str]:
+def _write(
+    source: Source,
+    tensors: Mapping[str, np.ndarray],
+    work: Path,
+    path: Path,
+    metadata: Mapping[str, str],
+) -> list[str]:
     """Write the model and its data files into `work`; return the names of the data files."""
     model = onnx.ModelProto()
     model.CopyFrom(source.proto)
+    known = {entry.key: entry.value for entry in model.metadata_props}
+    onnx.helper.set_model_props(model, {**known, **metadata})
     locations = _locations(source, path)
     for location, name in locations.items():
         (work / name).parent.mkdir(parents=True, exist_ok=True)

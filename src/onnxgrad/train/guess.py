@@ -28,17 +28,25 @@ def guess_loss(model: Any, target: np.ndarray) -> tuple[str, str]:
     if output is None:
         raise ValueError("the model has no float output, so no loss can be guessed")
     target = np.asarray(target)
-    rank = None if output.shape is None else len(output.shape)
-    whole = target.dtype.kind in "iu"
-    if whole and (rank is None or rank == target.ndim + 1):
-        return "cross_entropy", (
-            f"the targets are integers, and output {output.name!r} has one axis more than they"
-        )
-    if rank not in (None, target.ndim):
+    name = f"output {output.name!r}"
+    shape = None if output.shape is None else list(output.shape)
+    rank = None if shape is None else len(shape)
+    over = rank == target.ndim + 1
+    column = over and shape[-1] == 1
+    if not column and (rank is None or over) and _whole(target):
+        return "cross_entropy", f"the targets are integers, and {name} has one axis more than they"
+    if not column and rank not in (None, target.ndim):
         raise ValueError(
-            f"the targets have rank {target.ndim} and type {target.dtype}, and output "
-            f"{output.name!r} has rank {rank}: give the loss"
+            f"the targets have rank {target.ndim} and type {target.dtype}, and {name} has rank {rank}: give the loss"
         )
+    like = f"and {name} has one column" if column else f"in the shape of {name}"
     if np.isin(target[: 1 << 16], (0, 1)).all():
-        return "bce", f"the targets are all 0 or 1, in the shape of output {output.name!r}"
-    return "mse", f"the targets are numbers in the shape of output {output.name!r}"
+        return "bce", f"the targets are all 0 or 1, {like}"
+    return "mse", f"the targets are numbers, {like}"
+
+
+def _whole(target: np.ndarray) -> bool:
+    """Labels, in whatever type they came."""
+    if target.dtype.kind == "f":
+        return bool((target == np.floor(target)).all())
+    return target.dtype.kind in "iu"

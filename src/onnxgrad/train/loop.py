@@ -89,7 +89,7 @@ class Loop:
                 while self.progress.epoch < self.epochs and not self.stop:
                     self._epoch(steps_per_epoch)
                     self.stop = self.stop or interruption.reason
-                if interruption.reason:
+                if interruption.reason or self.progress.position:
                     self._tell("on_interrupt")
             finally:
                 self._tell("on_fit_end")
@@ -140,7 +140,8 @@ class Loop:
 
     def _batches(self, steps_per_epoch: int | None) -> Iterator[Any]:
         p = self.progress
-        for batch in self.data.epoch(p.epoch, p.position):
+        batches = self.data.epoch(p.epoch, p.position)
+        for batch in self.trainer.clock.each("reading the data", batches):
             if steps_per_epoch is not None and p.position >= steps_per_epoch:
                 return
             yield batch
@@ -158,7 +159,8 @@ class Loop:
         p, trainer = self.progress, self.trainer
         logs = {"epoch": p.epoch + 1, "step": trainer.steps, "loss": p.loss_sum / p.rows}
         if self.validation is not None:
-            result = trainer._evaluation.evaluate(self.validation, trainer.metrics)
+            with trainer.clock("validation"):
+                result = trainer._evaluation.evaluate(self.validation, trainer.metrics)
             logs.update((f"val_{k}", v) for k, v in result.items())
         logs["lr"] = trainer._rates()[0]
         p.epochs.append(logs)
@@ -169,8 +171,9 @@ class Loop:
         self._tell("on_epoch_end", logs)
 
     def _tell(self, event: str, *arguments: Any) -> None:
-        for callback in self.callbacks:
-            getattr(callback, event)(self, *arguments)
+        with self.trainer.clock("callbacks and checkpoints"):
+            for callback in self.callbacks:
+                getattr(callback, event)(self, *arguments)
 
     def _named_callbacks(self) -> dict[str, Any]:
         """Return the callbacks by class and number, which another run with the same ones repeats."""

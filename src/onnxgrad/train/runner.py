@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from onnxgrad.ort import session
 
 if TYPE_CHECKING:
     import onnxruntime
+    from onnxruntime import OrtValue
 
 
 def session_options(threads: int | None) -> onnxruntime.SessionOptions:
@@ -41,13 +43,24 @@ class Runner:
         free: Iterable[str] = (),
     ):
         """`free` names outputs of a shape that only the run knows; `run` returns them."""
-        from onnxruntime import OrtValue
-
         self.session = session(model, options)
         self.free = list(free)
+        self._inputs = inputs
+        self._bind(outputs)
+
+    def writing_to(self, outputs: Mapping[str, np.ndarray]) -> Runner:
+        """Return a runner of the same session that writes to other arrays."""
+        other = copy.copy(self)
+        other._bind(outputs)
+        return other
+
+    def _bind(self, outputs: Mapping[str, np.ndarray]) -> None:
+        from onnxruntime import OrtValue
+
+        self._outputs = outputs
         self._binding = self.session.io_binding()
         self._values = []  # keep the memory alive: a binding holds no reference to it
-        for name, array in inputs.items():
+        for name, array in self._inputs.items():
             value = OrtValue.ortvalue_from_numpy(array)
             self._binding.bind_ortvalue_input(name, value)
             self._values.append((value, array))
@@ -59,13 +72,26 @@ class Runner:
 
     def run(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run on a batch of contiguous arrays; return the free outputs."""
+        values = self.run_values(batch)
+        return {name: value.numpy() for name, value in zip(self.free, values, strict=True)}
+
+    def run_values(self, batch: Mapping[str, np.ndarray | OrtValue]) -> list[OrtValue]:
+        """As `run`, for arrays and OrtValues, with OrtValues as the result."""
         binding = self._binding
-        for name, array in batch.items():
-            binding.bind_cpu_input(name, array)
+        for name, value in batch.items():
+            if isinstance(value, np.ndarray):
+                binding.bind_cpu_input(name, value)
+            else:
+                binding.bind_ortvalue_input(name, value)
         for name in self.free:  # anew, or it would keep the shape of the last batch
             binding.bind_output(name, "cpu")
         self.session.run_with_iobinding(binding)
-        if not self.free:
-            return {}
-        values = binding.get_outputs()[self._fixed :]
-        return {name: value.numpy() for name, value in zip(self.free, values, strict=True)}
+        return binding.get_outputs()[self._fixed :] if self.free else []
+
+    def run_unbound(self, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """As `run_values`, for batches with strings, which cannot be bound: results are copied."""
+        feeds = {**self._inputs, **batch}
+        found = self.session.run([*self._outputs, *self.free], feeds)
+        for array, value in zip(self._outputs.values(), found, strict=False):
+            array[...] = value
+        return found[self._fixed :]

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxgrad import _native
 from onnxgrad.train.check import Checker, of_input, of_target
+from onnxgrad.train.clock import Clock
 from onnxgrad.train.optimizers import Incoming
 from onnxgrad.train.runner import Runner, session_options
 from onnxgrad.train.setup import Setup
@@ -37,6 +38,7 @@ class Stepper:
         self.batches = 0
         self._waiting = 0  # batches whose gradients are summed up and not yet applied
         self.threads = threads
+        self.clock = Clock()
         objective, graph = setup.objective, setup.graph
         specs = [of_input(v) for v in setup.inputs.values()]
         specs += [of_target(t) for t in objective.targets.values()]
@@ -66,7 +68,8 @@ class Stepper:
         The result has "bad" with the name of what is not finite; nothing was changed then.
         """
         self.setup.key[1] = self.batches
-        self.runner.run(arrays)
+        with self.clock("forward and backward"):
+            self.runner.run(arrays)
         logs = {"loss": float(self._loss)}
         logs.update((f"{o}_loss", float(v)) for o, v in self._parts.items())
         if not math.isfinite(logs["loss"]):
@@ -120,6 +123,10 @@ class Stepper:
 
     def _update(self, rates: Sequence[float], count: int) -> float:
         """Clip and apply the gradients, the sum of `count` batches; return their norm."""
+        with self.clock("optimizer"):
+            return self._apply_update(rates, count)
+
+    def _apply_update(self, rates: Sequence[float], count: int) -> float:
         norm = self._norm(count)
         if not math.isfinite(norm):
             return norm

@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad import kernels
 from onnxgrad.errors import DivergedError
 from onnxgrad.train import optimizers, schedules
+from onnxgrad.train.clock import Clock
 from onnxgrad.train.data import Batch, make_data
 from onnxgrad.train.evaluation import Evaluation
 from onnxgrad.train.loop import History, Loop
@@ -135,7 +136,8 @@ class Trainer:
     def train_batch(self, batch: Batch) -> dict[str, float]:
         """As `step`, for a batch that knows its rows; the loop's own step."""
         stepper = self._stepper
-        arrays = stepper.checker(batch)
+        with self.clock("checks of the data"):
+            arrays = stepper.checker(batch)
         self._evaluation.sample = {n: arrays[n] for n in self.input_names}
         rates = self._rates()
         logs = stepper.step(arrays, rates)
@@ -162,6 +164,11 @@ class Trainer:
             tensor, step,
         )  # fmt: skip
 
+    def check(self, x: Any, y: Any = None, *, batch_size: int = 32) -> None:
+        """Raise DataError where the data does not fit the model and the loss; nothing is computed."""
+        for batch in make_data(x, y, self._setup.names, batch_size, False, self.seed).epoch(0):
+            self._stepper.checker(batch)
+
     # ---- looking -----------------------------------------------------------------------------
 
     def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 32) -> dict[str, float]:
@@ -178,6 +185,12 @@ class Trainer:
         if flat:
             return self.store.flat()
         return {name: array.copy() for name, array in self.store.tensors().items()}
+
+    def gradient_norms(self) -> dict[str, float]:
+        """Return the norm of each parameter's gradient in the last batch, by name."""
+        names = self._setup.trainable if self._stepper.batches else ()
+        wide = {n: self.store.gradient(n).astype(np.float64) for n in names}
+        return {n: float(np.linalg.norm(g)) for n, g in wide.items()}
 
     def set_weights(self, weights: Any) -> None:
         """Set tensors by name, or all parameters from a vector as `get_weights(flat=True)` gives."""
@@ -197,6 +210,11 @@ class Trainer:
         return None
 
     @property
+    def clock(self) -> Clock:
+        """Where the time goes: seconds by part."""
+        return self._stepper.clock
+
+    @property
     def steps(self) -> int:
         """Optimizer steps made so far."""
         return self._stepper.steps
@@ -213,15 +231,15 @@ class Trainer:
 
     # ---- files -------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model with its new weights: the same graph, names and metadata.
+    def save(self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
+        """Write the model with its new weights: the same graph, names and metadata, and what `metadata` adds.
 
         The file is checked in a session of its own, without onnxgrad's operators, against `predict`,
         and takes its name only then. Raises ExportError and leaves what was there otherwise.
         """
         from onnxgrad.train.export import export
 
-        export(self._setup, self._evaluation, path)
+        export(self._setup, self._evaluation, path, metadata or {})
 
     def save_checkpoint(self, path: str | os.PathLike[str], **progress: Any) -> None:
         """Write weights, optimizer state and progress into the folder `path`, all of it or nothing."""

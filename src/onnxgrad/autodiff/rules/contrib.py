@@ -6,6 +6,7 @@ from onnxgrad.autodiff.rule import NoGradient, fused, rule
 from onnxgrad.autodiff.rules._move import spread_along
 from onnxgrad.autodiff.rules.activation import fast_gelu_grad, gelu_grad, swish_grad
 from onnxgrad.autodiff.rules.conv import conv
+from onnxgrad.autodiff.rules.kernels import rms_normalization
 from onnxgrad.autodiff.rules.matmul import gemm_gradients, product_gradients
 from onnxgrad.autodiff.rules.normalization import layer_gradient, rms_gradient
 
@@ -37,8 +38,10 @@ def bias_gelu(op, A, B, dC, *, need):
 
 
 @_fused("BiasGelu", inputs="A B", outputs="C", wrt="A B")
-def bias_gelu_fused(op, A, B, dC):
+def bias_gelu_fused(op, A, B, dC, *, need):
     """Gelu at A + B."""
+    if set(need) == {"A", "B"} and op.rank(B) == 1:
+        return op.BiasGeluGrad(dC, A, B, outputs=2)
     dA = op.BiasGeluGrad_dX(dC, A, B)
     dA.shape = dC.shape
     return dA, op.sum_to(dA, B)
@@ -138,10 +141,30 @@ def fused_conv(op, X, W, B, Z, Y, dY, *, attrs, need, activation=None, activatio
 
 
 @rule("SimplifiedLayerNormalization", inputs="X scale", outputs="Y inv_std_var", wrt="X scale")
-def simplified_layer_normalization(op, X, scale, dY, *, axis=-1, epsilon=1e-5):
-    """RMSNormalization by its older name; onnxruntime keeps it in ONNX's own domain."""
+def simplified_layer_normalization(op, X, scale, dY, dinv_std_var, *, node, axis=-1, epsilon=1e-5):
+    """RMSNormalization by its older name; onnxruntime keeps it in ONNX's own domain.
+
+    Its second output r = (mean(X²) + ε)^-½ may have users of its own: dr/dX = -r³·X/n.
+    """
     rank = op.rank(X)
-    return rms_gradient(op, X, scale, dY, list(range(axis % rank, rank)), float(epsilon))
+    axes = list(range(axis % rank, rank))
+    dX = dscale = None
+    if dY is not None:
+        dX, dscale = rms_gradient(op, X, scale, dY, axes, float(epsilon))
+    if dinv_std_var is not None:
+        r = node.outputs[1]
+        n = op.count(X, r)
+        cube = op.Mul(op.Mul(r, r), r)
+        dX = op.Sub(dX, op.Mul(X, op.Div(op.Mul(dinv_std_var, cube), n)))
+    return dX, dscale
+
+
+@fused("SimplifiedLayerNormalization", inputs="X scale", outputs="Y inv_std_var", wrt="X scale")
+def simplified_layer_normalization_fused(op, X, scale, dY, dinv_std_var, *, axis=-1, epsilon=1e-5):
+    """As RMSNormalization."""
+    if dinv_std_var is not None:
+        return NotImplemented
+    return rms_normalization(op, X, scale, dY, axis=axis, epsilon=float(epsilon))
 
 
 @_rule(

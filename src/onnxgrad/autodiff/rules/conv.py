@@ -68,6 +68,12 @@ def _padded(op, x, w):
     return op.Pad(x, op.Concat(*w.begin, *w.end, axis=0), None, w.axes)
 
 
+@fused("ConvTranspose", wrt="X W B")
+def conv_transpose_fused(op, X, W, dY, *, attrs, need):
+    """As Conv."""
+    return op.ConvTransposeGrad(dY, X, W, **attrs, outputs=need)
+
+
 @rule("ConvTranspose", wrt="X W B")
 def conv_transpose(op, X, W, Y, dY, *, attrs, need):
     """The adjoint of a convolution from Y to X: dX is that convolution, dW its weight gradient.

@@ -1,5 +1,6 @@
-"""Gradients that are one kernel each: pools, picking, resizing, normalisations and the loss."""
+"""Gradients that are one kernel each: pools, picking, resizing, normalisations, dropout, the loss."""
 
+import numpy as np
 from onnx_ir import DataType
 
 from onnxgrad.autodiff.rule import fused
@@ -10,6 +11,8 @@ fused("GatherElements", data=lambda op, data, indices, doutput, *, axis:
       op.GatherElementsGrad(doutput, op.shape(data), indices, axis=axis))  # fmt: skip
 fused("GatherND", data=lambda op, data, indices, doutput, *, batch_dims:
       op.GatherNDGrad(op.shape(data), indices, doutput, batch_dims=batch_dims))  # fmt: skip
+fused("Slice", data=lambda op, data, starts, ends, axes, steps, doutput:
+      op.SliceGrad(doutput, op.shape(data), starts, ends, axes, steps))  # fmt: skip
 fused("AveragePool", X=lambda op, X, dY, *, attrs:
       op.AveragePoolGrad(dY, op.shape(X), **attrs))  # fmt: skip
 
@@ -43,6 +46,27 @@ def group_normalization(op, X, scale, dY, *, epsilon, num_groups):
     )
 
 
+@fused("BatchNormalization", wrt="X scale B input_mean input_var")
+def batch_normalization(
+    op, X, scale, B, input_mean, input_var, dY, drunning_mean, drunning_var,
+    *, epsilon, momentum, training_mode, node, need,
+):  # fmt: skip
+    """Training mode only: BatchNormInternal takes the node's place, and keeps mean and deviation."""
+    others = {"input_mean", "input_var"} & set(need)
+    if not training_mode or drunning_mean is not None or drunning_var is not None or others:
+        return NotImplemented
+    present = [i < len(node.outputs) and bool(node.outputs[i].name) for i in range(3)]
+    *results, mean, deviation = op.BatchNormInternal(
+        X, scale, B, input_mean, input_var,
+        epsilon=epsilon, momentum=momentum, outputs=[*present, True, True],
+    )  # fmt: skip
+    for old, new in zip(node.outputs, results, strict=False):
+        if new is not None:
+            op.instead(old, new)
+    gradients = op.BatchNormalizationGrad(dY, X, scale, mean, deviation, epsilon=epsilon, outputs=3)
+    return (*gradients, None, None)
+
+
 @fused("LayerNormalization", wrt="X Scale B")
 def layer_normalization(op, X, Scale, dY, dMean, dInvStdDev, *, axis, forward):
     """Mean and InvStdDev come from the forward node, in float: so is the kernel's use."""
@@ -54,14 +78,42 @@ def layer_normalization(op, X, Scale, dY, dMean, dInvStdDev, *, axis, forward):
     return op.LayerNormalizationGrad(dY, X, Scale, mean, deviation, axis=axis, outputs=3)
 
 
+@fused("RMSNormalization", wrt="X scale")
+def rms_normalization(op, X, scale, dY, *, axis, epsilon):
+    """The deviation, which the forward node does not give, is computed anew."""
+    rank = op.rank(X)
+    axes = list(range(axis % rank, rank))
+    if op.rank(scale) != len(axes):
+        return NotImplemented
+    square = op.ReduceMean(op.Mul(X, X), axes, keepdims=1)
+    r = op.Reciprocal(op.Sqrt(op.Add(square, epsilon)))
+    return op.SimplifiedLayerNormalizationGrad(dY, X, scale, r, axis=axis, outputs=2)
+
+
+@fused("Dropout", wrt="data", stop="ratio")
+def dropout(op, data, ratio, training_mode, doutput, *, forward):
+    """In training mode; else nothing happened, which the standard rule says."""
+    training = op.array(training_mode)
+    own = ratio is None or (ratio.dtype == data.dtype and op.dims(ratio) == ())
+    if training is None or not training or not own:
+        return NotImplemented
+    return op.DropoutGrad(doutput, forward("mask"), ratio)
+
+
 @fused("SoftmaxCrossEntropyLoss", wrt="scores", stop="weights")
 def softmax_cross_entropy(
-    op, labels, weights, log_prob, doutput, dlog_prob, *, reduction, ignore_index
+    op, scores, labels, weights, doutput, dlog_prob, *, reduction, ignore_index, node
 ):
-    """The log-probabilities come from the forward node; their own users are the standard rule's."""
+    """The kernel takes the node's place, and keeps log-probabilities; their own users are the standard rule's."""
     if dlog_prob is not None:
         return NotImplemented
-    attrs = {} if ignore_index is None else {"ignore_index": ignore_index}
-    return op.SoftmaxCrossEntropyLossGrad(
-        doutput, log_prob, labels, weights, reduction=reduction, **attrs
+    ignored = None if ignore_index is None else op.constant(np.array(ignore_index, np.int64))
+    results = op.SoftmaxCrossEntropyLossInternal(
+        scores, labels, weights, ignored, reduction=reduction, outputs=2
+    )
+    for old, new in zip(node.outputs, results, strict=False):
+        if old.name:
+            op.instead(old, new)
+    return op.SoftmaxCrossEntropyLossInternalGrad(
+        doutput, results[1], labels, weights, ignored, reduction=reduction
     )

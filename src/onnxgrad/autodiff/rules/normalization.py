@@ -80,7 +80,7 @@ def _batch_training(op, X, scale, dY, dmean_out, dvar_out, rank, axes, epsilon, 
         dscale = op.ReduceSum(op.Mul(dY, x_hat), axes, keepdims=0)
         dB = op.ReduceSum(dY, axes, keepdims=0)
     own = 1 - momentum
-    n = op.number(op.Div(op.Size(X), op.Size(r)), X)
+    n = op.count(X, r)
     if dmean_out is not None:
         each = op.Div(op.Mul(dmean_out, own), n)
         dX = op.Add(dX, op.expand_like(_channels(op, each, rank), X))
@@ -101,10 +101,10 @@ def layer_normalization(op, X, Scale, B, dY, dMean, dInvStdDev, *, axis, epsilon
     if dY is not None and "X" in need:
         dX = _centred_gradient(op, op.Mul(dY, Scale), x_hat, r, axes)
     if dMean is not None:
-        n = op.number(op.Div(op.Size(X), op.Size(r)), X)
+        n = op.count(X, r)
         dX = op.Add(dX, op.expand_like(op.Div(dMean, n), X))
     if dInvStdDev is not None:  # r = (var + ε)^-½: dr/dX = -r²·x̂/n
-        n = op.number(op.Div(op.Size(X), op.Size(r)), X)
+        n = op.count(X, r)
         each = op.Neg(op.Div(op.Mul(dInvStdDev, op.Mul(r, r)), n))
         dX = op.Add(dX, op.Mul(x_hat, each))
     dScale = op.sum_to(op.Mul(dY, x_hat), Scale) if "Scale" in need else None

@@ -34,7 +34,7 @@ unsupported(
     instead="exclude it from the graph between the loss and the parameters",
 )  # fmt: skip
 unsupported(
-    "Loop", "Scan", "SequenceMap",
+    "SequenceMap",
     because="runs its body a number of times that only the run knows",
     instead="unroll it when the model is exported, or leave the parameters before it out of wrt",
 )  # fmt: skip

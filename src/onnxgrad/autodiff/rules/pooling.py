@@ -28,7 +28,7 @@ def max_pool(op, X, Indices, dY, *, storage_order):
 
 
 rule("GlobalAveragePool", X=lambda op, X, Y, dY: op.expand_like(
-    op.Div(dY, op.number(op.Div(op.Size(X), op.Size(Y)), dY)), X))  # fmt: skip
+    op.Div(dY, op.count(X, Y)), X))  # fmt: skip
 
 
 @rule("GlobalMaxPool", wrt="X")

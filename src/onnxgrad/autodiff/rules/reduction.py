@@ -51,8 +51,7 @@ def reduce_sum(op, data, y, dy, axes, noop):
 @_reduction("ReduceMean")
 def reduce_mean(op, data, y, dy, axes, noop):
     """dX = dY / n, n the number of elements that went into each mean."""
-    n = op.Div(op.Size(data), op.Size(y))
-    return op.Div(dy, op.number(n, dy))
+    return op.Div(dy, op.count(data, y))
 
 
 @_reduction("ReduceSumSquare")

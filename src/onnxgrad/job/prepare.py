@@ -1,0 +1,150 @@
+"""From a model file and a dataset to what is known before training: columns, target, loss; with reasons."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.errors import DataError
+from onnxgrad.inspection.reading import read as read_model
+from onnxgrad.job import data as files
+from onnxgrad.job.batches import Batches, Goal, goal
+from onnxgrad.job.config import ConfigError
+from onnxgrad.job.matching import Matched, check_inputs, match
+from onnxgrad.job.table import Table
+from onnxgrad.train.guess import guess_loss
+
+CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its classes, as a JSON list
+
+METRICS = {
+    "cross_entropy": "accuracy",
+    "bce": "accuracy",
+    "mse": "mae,r2",
+    "l1": "mae,r2",
+    "huber": "mae,r2",
+}
+
+
+@dataclass
+class Prepared:
+    """`loss` is None for a model that computes its own."""
+
+    path: str
+    model: ir.Model
+    table: Table
+    matched: Matched
+    loss: str | None
+    notes: list[str]
+
+    @property
+    def output(self) -> ir.Value:
+        return _float_output(self.model)
+
+    def metrics(self, chosen: str) -> list[str]:
+        """The names of the metrics: those chosen, or those that go with the loss."""
+        text = chosen or METRICS.get(self.loss or "", "")
+        return [name.strip() for name in text.split(",") if name.strip()]
+
+    def goal(self, name: str) -> Goal | None:
+        """How the target column becomes the trainer's target of that name."""
+        if self.loss is None:
+            return None
+        sample = self.table.head(self.matched.target, 2)
+        made = goal(self.loss, self.output, sample, name, self.matched.classes)
+        self._check_classes(made)
+        return made
+
+    def _check_classes(self, made: Goal) -> None:
+        shape = None if self.output.shape is None else list(self.output.shape)
+        outputs = shape[1] if shape and len(shape) == 2 else None
+        count = len(self.matched.classes)
+        if made.labels and isinstance(outputs, int) and count > outputs:
+            named = ", ".join(self.matched.classes[:8]) + (" …" if count > 8 else "")
+            raise DataError(
+                f"{self.table.source}: the target '{self.matched.target}' has {count} classes ({named}), and output "
+                f"'{self.output.name}' of the model has {outputs}"
+            )
+
+    def batch_size(self, wanted: int) -> tuple[int, bool]:
+        """The rows of a batch, and whether the model fixes them."""
+        sizes = {
+            v.shape[0]
+            for v in self.model.graph.inputs
+            if v.name in self.matched.inputs and v.shape is not None and len(v.shape) > 0
+        }
+        fixed = sizes.pop() if len(sizes) == 1 else None
+        return (fixed, True) if isinstance(fixed, int) else (wanted, False)
+
+    def all_rows(self, name: str, batch_size: int) -> Batches:
+        """The whole table in order, `name` being the trainer's target."""
+        size, fixed = self.batch_size(batch_size)
+        return Batches(self.table, self.matched, self.goal(name), size, whole_only=fixed)
+
+
+def prepare(path: str, data: str, target: str = "", ignore: str = "", loss: str = "") -> Prepared:
+    """Read both files, give every input its columns, and find target and loss where they are not given."""
+    original, model = read_model(path)
+    check_inputs(model)
+    table = files.read(data)
+    matched = match(model, table, target, split_names(ignore))
+    _use_stored_classes(original, table, matched)
+    notes = matched.notes
+    if not matched.target:
+        return Prepared(path, model, table, matched, _own_loss(model, table, loss, notes), notes)
+    return Prepared(path, model, table, matched, loss or _guess(path, table, matched), notes)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def stored_classes(model: ir.Model) -> list[str]:
+    """The names of the classes that an earlier run wrote into the model; empty for other models."""
+    try:
+        return [str(name) for name in json.loads(model.metadata_props.get(CLASSES, "[]"))]
+    except (ValueError, TypeError):
+        return []
+
+
+def _use_stored_classes(model: ir.Model, table: Table, matched: Matched) -> None:
+    stored = stored_classes(model)
+    if stored and matched.target and table.columns[matched.target].dtype.kind in "US":
+        matched.classes = stored
+        matched.notes[-1] = (
+            f"target '{matched.target}' is text: numbered as in the model's own list of {len(stored)} classes"
+        )
+
+
+def _float_output(model: ir.Model) -> ir.Value:
+    for value in model.graph.outputs:
+        if value.dtype is not None and value.dtype.numpy().kind == "f":
+            return value
+    raise DataError("the model has no float output that a loss could judge")
+
+
+def _own_loss(model: ir.Model, table: Table, loss: str, notes: list[str]) -> None:
+    scalar = next(
+        (v for v in model.graph.outputs if v.shape is not None and len(v.shape) == 0), None
+    )
+    if loss or scalar is None:
+        raise DataError(
+            f"{table.source} has no target: every column is an input of the model. Name the target with --target"
+        )
+    notes.append(f"loss: the model's own, output '{scalar.name}', because the data has no target")
+
+
+def _guess(path: str, table: Table, matched: Matched) -> str:
+    sample = table.head(matched.target)
+    if sample.dtype.kind in "US":
+        sample = np.arange(len(matched.classes))
+    try:
+        loss, reason = guess_loss(path, sample)
+    except ValueError as error:
+        raise ConfigError(f"{error} with --loss") from error
+    matched.notes.append(f"loss: {loss}, because {reason}")
+    if len(np.unique(sample)) == 1:
+        matched.notes.append(f"every target is {sample.flat[0]}: there is nothing to tell apart")
+    return loss
