@@ -231,11 +231,12 @@ void weight_gradient(const T* tiles, Dim count, Dim rows, WeightGradient<T> g, b
       const Columns<T> a{tiles + i * rows, kTileRows};
       const Dim height = std::min(count - i, Dim(kTileRows));
       T* c = g.c + i * g.columns + p * kPanel<T>;
-      if (add) prefetch_tile(c, g.columns, height);
-      if (add)
-        panel_tile<true>(a, height, rows, panel, c, g.columns, width);
-      else
+      if (!add) {
         panel_tile<false>(a, height, rows, panel, c, g.columns, width);
+        continue;
+      }
+      prefetch_tile(c, g.columns, height);
+      panel_tile<true>(a, height, rows, panel, c, g.columns, width);
     }
   }
 }

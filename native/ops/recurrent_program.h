@@ -82,18 +82,16 @@ enum class Stage : std::uint8_t {
   gather,  // the rows of a chunk, for the products over them
   linear,  // the products of a chunk that its steps need
   step,    // one time step
-  second,  // its second half, where a cell has two dependent products (GRU with linear_before_reset
-           // = 0)
+  second,  // its second half, where a cell has two dependent products (GRU that resets before)
   after,   // what follows from a whole chunk: gradients of X and of the weights
   finish,  // what follows from the last step
 };
 struct Moment {
   Stage stage;
   Dim chunk = 0;
-  Dim t = 0,
-      row =
-          0;  // the step, and where its rows begin in the chunk; in `after`: those of the last step
-  Dim previous_row = 0;     // where the rows of the step before it begin in the chunk
+  Dim t = 0;                // the step; in `after`: the last one
+  Dim row = 0;              // where its rows begin in the chunk
+  Dim previous_row = 0;     // where the rows of the step before it begin
   Dim previous_active = 0;  // how many those are; 0 at the first step of a chunk
   Dim count = 0;            // steps before this one, in all chunks
   bool joined = false;      // belongs to the same phase as the moment before it

@@ -84,10 +84,11 @@ Setting random_setting(const Contract& c) {
   set(lstm ? "input_forget" : "linear_before_reset", std::int64_t(pick(0, 1)));
   if (pick(0, 3) == 0) set("clip", 0.5f);
   if (pick(0, 3) == 0) {
-    constexpr const char* names[] = {"Sigmoid",  "Tanh", "HardSigmoid",
-                                     "Softsign", "Elu",  "Softplus"};
+    // Bounded ones: with the others, and weights that are all positive, states grow past any
+    // number.
+    constexpr const char* names[] = {"Sigmoid", "Tanh", "HardSigmoid", "Softsign"};
     Strings functions;
-    for (Dim i = 0; i < s.D * (lstm ? 3 : 2); ++i) functions.push_back(names[pick(0, 5)]);
+    for (Dim i = 0; i < s.D * (lstm ? 3 : 2); ++i) functions.push_back(names[pick(0, 3)]);
     set("activations", functions);
   }
   for (const TensorSpec& t : c.inputs())
@@ -118,11 +119,14 @@ template <class T> std::vector<Tensor<T>> run(const Op& op, const Setting& s,
   return std::move(host.tensors);
 }
 
-template <class T> bool same_and_written(const Tensor<T>& a, const Tensor<T>& b) {
+// What is wrong with an output, or nullptr.
+template <class T> const char* complaint(const Tensor<T>& a, const Tensor<T>& b) {
   for (const T value : a.values())
-    if (std::isnan(value)) return false;
+    if (!std::isfinite(value)) return "not written, or not finite";
   const auto bytes = static_cast<std::size_t>(a.view.shape.size()) * sizeof(T);
-  return bytes == 0 || std::memcmp(a.data.get(), b.data.get(), bytes) == 0;
+  return bytes == 0 || std::memcmp(a.data.get(), b.data.get(), bytes) == 0
+             ? nullptr
+             : "not the same on four threads";
 }
 
 template <class T> bool holds(const Op& op, const Setting& s) {
@@ -145,9 +149,13 @@ template <class T> bool holds(const Op& op, const Setting& s) {
   }
   const Span<const TensorView> views{inputs.data(), Dim(inputs.size())};
   const auto alone = run<T>(op, s, views, 1), together = run<T>(op, s, views, 4);
+  bool good = true;
   for (std::size_t i = 0; i < alone.size(); ++i)
-    if (!same_and_written(alone[i], together[i])) return false;
-  return true;
+    if (const char* text = complaint(alone[i], together[i])) {
+      std::printf("%s: %s is %s\n", c.name().c_str(), c.outputs()[i].name.c_str(), text);
+      good = false;
+    }
+  return good;
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ def generate_artifacts(
     block = _Artifacts(_loss_block(loss), loss_input_names, additional_output_names)
     optimizer_block = None if optimizer is None else _optimizer_block(optimizer)
     _mark(block, requires_grad or [], frozen_params or [])
+    _warn_of_unknown(model, frozen_params or [])
     library = custom_op_library
     context = contextlib.nullcontext() if library is None else onnxblock.custom_op_library(library)
     with onnxblock.base(model, path), context:
@@ -146,6 +147,14 @@ def _mark(block: onnxblock.TrainingBlock, trained: list[str], frozen: list[str])
         block.requires_grad(name)
     for name in frozen:
         block.requires_grad(name, False)
+
+
+def _warn_of_unknown(model: onnx.ModelProto, frozen: list[str]) -> None:
+    """A frozen parameter that is not there is no error in the old package; it may be a slip."""
+    known = {t.name for t in model.graph.initializer}
+    for name in frozen:
+        if name not in known:
+            logging.warning("frozen_params names %r, which is no initializer of the model", name)
 
 
 def _opset(model: onnx.ModelProto) -> int | None:

@@ -268,6 +268,11 @@ def test_generate_artifacts(tmp_path):
     assert list(tmp_path.iterdir()) == []  # nothing half written
 
 
+def test_an_unknown_frozen_parameter_is_a_warning(tmp_path, caplog):
+    make(tmp_path, frozen_params=["zz"])
+    assert "frozen_params names 'zz', which is no initializer of the model" in caplog.text
+
+
 def test_a_model_that_cannot_be_trained_names_the_node(tmp_path):
     model = classifier()
     model.graph.node.append(onnx.helper.make_node("Bernoulli", ["output"], ["drawn"], name="draw"))

@@ -110,5 +110,8 @@ def test_a_nominal_checkpoint_is_completed_by_a_buffer(tmp_path):
     buffer = complete.get_contiguous_parameters()
     with pytest.raises(RuntimeError, match="trainable_only=False"):
         module.copy_buffer_to_parameters(buffer)
+    other = files.module(state)  # shares the memory
     module.copy_buffer_to_parameters(buffer, trainable_only=False)
+    assert other(X, LABELS) == complete(X, LABELS)
+    complete.lazy_reset_grad()
     assert steps(module, optimizer, 3) == steps(complete, files.optimizer(complete), 3)

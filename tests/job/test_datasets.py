@@ -108,6 +108,22 @@ def test_bad_csv_is_refused_with_its_line(title, content, expected, folder, caps
 # ---- formats that are read piece by piece
 
 
+def test_csv_in_chunks_is_as_csv_in_one(folder, monkeypatch):
+    """A column that is numbers in one chunk and text in another is text, as it stands in the file."""
+    from onnxgrad.job import data
+
+    rows = [f"{i},{i / 4},{'07' if i < 8 else 'x'},{i if i != 9 else 9.5}" for i in range(10)]
+    Path("d.csv").write_text("\n".join(["whole,part,mixed,late", *rows]))
+    one = data.read("d.csv")
+    monkeypatch.setattr(data, "CSV_ROWS", 3)
+    many = data.read("d.csv")
+    for name, kind in {"whole": "i", "part": "f", "mixed": "U", "late": "f"}.items():
+        assert many.columns[name].dtype.kind == kind
+        np.testing.assert_array_equal(many.arrays[name], one.arrays[name])
+    assert many.arrays["mixed"][0] == "07"
+    assert many.where(9) == "line 11"
+
+
 def small_parquet(path: str, rows: int = 120, group: int = 17) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -134,6 +150,31 @@ def test_parquet_is_streamed_and_every_row_comes_once(folder, monkeypatch):
     some = np.arange(0, 120, 3)
     parts = table.parts(["x"], 7, np.random.default_rng(1), some, start=2)
     assert sum(len(rows) for rows, _ in parts) == len(some) - 14
+
+
+@pytest.mark.parametrize("kind", ["list", "large list", "fixed list", "nested", "tensor"])
+def test_parquet_lists_of_every_kind_are_arrays(kind, folder):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from onnxgrad.job import data
+
+    flat, rows = pa.array(X.ravel()), X.tolist()
+    column, shape = {
+        "list": lambda: (pa.array(rows, pa.list_(pa.float32())), (4,)),
+        "large list": lambda: (pa.array(rows, pa.large_list(pa.float32())), (4,)),
+        "fixed list": lambda: (pa.FixedSizeListArray.from_arrays(flat, 4), (4,)),
+        "nested": lambda: (pa.array(X.reshape(-1, 2, 2).tolist()), (2, 2)),
+        "tensor": lambda: (
+            pa.FixedShapeTensorArray.from_numpy_ndarray(X.reshape(-1, 2, 2)),
+            (2, 2),
+        ),
+    }[kind]()
+    parquet.write_table(pa.table({"x": column}), "d.parquet", row_group_size=50)
+    table = data.read("d.parquet")
+    assert table.columns["x"].shape == shape
+    parts = np.concatenate([arrays["x"] for _, arrays in table.parts(["x"], 32)])
+    np.testing.assert_allclose(parts, X.reshape(-1, *shape), rtol=1e-6)
 
 
 def test_parquet_trains_and_resumes_to_the_same_bits(folder, capsys):
@@ -219,6 +260,23 @@ def test_one_column_of_output_takes_a_plain_column_of_targets(target, loss, fold
     )
     assert code == 0
     assert f"loss: {loss}, because" in out
+
+
+def test_flat_rows_take_the_shape_of_the_model(folder, capsys):
+    onnx.save(
+        onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 2, 2] x) => (float[N, 2] y) <float[2, 2] w = {1, 0, 0, 1}>
+        { s = ReduceSum <keepdims = 0> (x, axis)  y = MatMul(s, w) }"""),
+        "net.onnx",
+    )
+    model = onnx.load("net.onnx")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "axis"))
+    onnx.save(model, "net.onnx")
+    np.savez("flat.npz", x=X, label=LABEL % 2)
+    code, out, _ = run(capsys, "train", "net.onnx", "--data", "flat.npz", "-o", "t.onnx")
+    assert code == 0
+    assert "input 'x': rows of 4 numbers taken as 2 × 2" in out
 
 
 def test_a_fixed_batch_is_obeyed_and_predictions_have_every_row(folder, capsys):

@@ -267,6 +267,15 @@ def test_a_run_that_time_stops_can_be_resumed_to_the_same_bits(folder, capsys):
     assert Path("cut.onnx").read_bytes() == Path("whole.onnx").read_bytes()
 
 
+def test_short_epochs_do_not_wait_for_checkpoints(folder, capsys, monkeypatch):
+    from onnxgrad.job import run as job
+
+    monkeypatch.setattr(job, "SAVE_SECONDS", 1e9)
+    assert run(capsys, *TRAIN, "--run-dir", "r", "--epochs", 6, "--quiet")[0] == 0
+    kept = sorted(p.name for p in Path("r/checkpoints").iterdir())
+    assert kept == ["best", "step-00000003", "step-00000018"]  # the first and the final epoch
+
+
 def test_an_interruption_before_the_training_says_so(folder, capsys, monkeypatch):
     from onnxgrad.job import prepare
 

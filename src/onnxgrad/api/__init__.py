@@ -1,6 +1,6 @@
 """Training with artifacts, under the names of onnxruntime.training.api."""
 
-from onnxgrad.api.checkpoint_state import CheckpointState
+from onnxgrad.api.checkpoint_state import CheckpointState, Parameter
 from onnxgrad.api.lr_scheduler import LinearLRScheduler
 from onnxgrad.api.module import Module
 from onnxgrad.api.optimizer import Optimizer
@@ -10,4 +10,5 @@ __all__ = [
     "LinearLRScheduler",
     "Module",
     "Optimizer",
+    "Parameter",
 ]

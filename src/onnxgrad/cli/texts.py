@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 
 def short(number: float) -> str:
@@ -32,9 +31,10 @@ def _plain(value: Any) -> Any:
 
 def show_notes(notes: list[str], console: Console) -> None:
     """What was decided and why, one point each."""
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
     for note in notes:
-        table.add_row("[dim]·[/dim]", escape(note))
+        text = textwrap.fill(
+            note, console.width, initial_indent="· ", subsequent_indent="  ", break_long_words=False
+        )
+        console.print(text, markup=False, soft_wrap=True)
     if notes:
-        console.print(table)
         console.print()

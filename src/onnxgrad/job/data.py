@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from onnxgrad.errors import DataError
 from onnxgrad.job.images import read_images
 from onnxgrad.job.parquet import ParquetTable
 from onnxgrad.job.table import Table, check_lengths, is_number
+
+CSV_ROWS = 20_000  # of one chunk
 
 
 def read(path: str | Path) -> Table:
@@ -89,30 +92,58 @@ def _table(path: Path, arrays: dict[str, np.ndarray]) -> Table:
 def _csv(path: Path) -> Table:
     """The first line names the columns; commas, semicolons or tabs lie between the fields."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            separator = max(",;\t", key=first.count)
-            lines = list(csv.reader(file, delimiter=separator, strict=True))
+        return _csv_table(path)
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no CSV text: {error}") from error
-    rows = [(number, row) for number, row in enumerate(lines, 1) if row]
-    names = _header(path, rows)
-    for number, row in rows[1:]:
-        if len(row) != len(names):
-            raise DataError(
-                f"{path}, line {number}: {len(row)} fields, expected {len(names)} as in the header"
-            )
-    numbers = [number for number, _ in rows[1:]]
-    cells = list(zip(*(row for _, row in rows[1:]), strict=True))
-    columns = {n: _column(path, n, numbers, cells[i]) for i, n in enumerate(names)}
-    return Table(str(path), columns, where=lambda row: f"line {numbers[row]}", loose=True)
 
 
-def _header(path: Path, rows: list[tuple[int, list[str]]]) -> list[str]:
-    if len(rows) < 2:
+def _csv_table(path: Path) -> Table:
+    """Numbers are converted chunk by chunk: as text they would take ten times the memory."""
+    lines: list[int] = []
+    chunks = _csv_chunks(path, lines)
+    names = _header(path, next(chunks))
+    pieces: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for rows in chunks:
+        _check_widths(path, lines[-len(rows) :], rows, len(names))
+        for name, cells in zip(names, zip(*rows, strict=True), strict=True):
+            pieces[name].append(_piece(path, name, lines[-len(rows) :], cells))
+    if not lines:
         raise DataError(f"{path} has no rows below its header")
-    names = [name.strip() for name in rows[0][1]]
+    words = {n for n, parts in pieces.items() if len({p.dtype.kind in "US" for p in parts}) > 1}
+    if words:  # numbers here, text there: all of it is text, as it stands in the file
+        rest = _csv_chunks(path, [])
+        next(rest)
+        for name in words:
+            pieces[name] = []
+        for rows in rest:
+            for name in words:
+                pieces[name].append(np.array([row[names.index(name)].strip() for row in rows]))
+    columns = {name: _column(parts) for name, parts in pieces.items()}
+    return Table(str(path), columns, where=lambda row: f"line {lines[row]}", loose=True)
+
+
+def _csv_chunks(path: Path, lines: list[int]) -> Iterator[list[list[str]]]:
+    """Yield the header, as a chunk of one row, then chunks of rows; note their lines in `lines`."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        first = file.readline()
+        file.seek(0)
+        reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
+        rows = (row for row in reader if row)
+        yield list(islice(rows, 1))
+        while True:
+            chunk = []
+            for row in islice(rows, CSV_ROWS):
+                chunk.append(row)
+                lines.append(reader.line_num)
+            if not chunk:
+                return
+            yield chunk
+
+
+def _header(path: Path, rows: list[list[str]]) -> list[str]:
+    if not rows:
+        raise DataError(f"{path} has no rows below its header")
+    names = [name.strip() for name in rows[0]]
     if all(is_number(name) for name in names):
         raise DataError(f"{path} begins with numbers, expected a first line that names the columns")
     twice = sorted({n for n in names if names.count(n) > 1})
@@ -121,18 +152,31 @@ def _header(path: Path, rows: list[tuple[int, list[str]]]) -> list[str]:
     return names
 
 
-def _column(path: Path, name: str, lines: list[int], cells: tuple[str, ...]) -> np.ndarray:
+def _check_widths(path: Path, lines: list[int], rows: list[list[str]], width: int) -> None:
+    for line, row in zip(lines, rows, strict=True):
+        if len(row) != width:
+            raise DataError(
+                f"{path}, line {line}: {len(row)} fields, expected {width} as in the header"
+            )
+
+
+def _piece(path: Path, name: str, lines: list[int], cells: tuple[str, ...]) -> np.ndarray:
     """Integers, else floats, else text."""
     texts = [text.strip() for text in cells]
     if "" in texts:
         raise DataError(f"{path}, line {lines[texts.index('')]}: column '{name}' is empty")
+    array = np.array(texts)
     for kind in (np.int64, np.float64):
         try:
-            column = np.array(texts).astype(kind)
-            return column if kind is np.int64 else column.astype(np.float32)
+            return array.astype(kind)
         except (ValueError, OverflowError):
             continue
-    return np.array(texts)
+    return array
+
+
+def _column(pieces: list[np.ndarray]) -> np.ndarray:
+    joined = np.concatenate(pieces)
+    return joined.astype(np.float32) if joined.dtype == np.float64 else joined
 
 
 def _jsonl(path: Path) -> Table:

@@ -136,14 +136,22 @@ def _one(value: ir.Value, name: str, table: Table, notes: list[str]) -> Feed:
     spec = table.columns[name]
     if spec.dtype.kind in "US":
         _refuse_text(value, name, table)
-    return Feed([name], _row_shape(dims, spec.shape), _float(value, name, table, notes))
+    shape = _row_shape(value, spec.shape, notes)
+    return Feed([name], shape, _float(value, name, table, notes))
 
 
-def _row_shape(dims: list[int | None] | None, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """[N] becomes [N, 1] for a model that wants a column; everything else stays."""
-    return (
-        (1,) if dims is not None and len(dims) == 2 and dims[1] in (1, None) and not shape else None
-    )
+def _row_shape(value: ir.Value, shape: tuple[int, ...], notes: list[str]) -> tuple[int, ...] | None:
+    """A number becomes a row of one, and a flat row takes the model's shape, where sizes allow it."""
+    dims = None if value.shape is None else [d if isinstance(d, int) else None for d in value.shape]
+    if dims is None or len(dims) == len(shape) + 1:
+        return None
+    if shape == () and len(dims) == 2 and dims[1] in (1, None):
+        return (1,)
+    if len(shape) == 1 and _width(value) == shape[0]:
+        wanted = " × ".join(map(str, dims[1:]))
+        notes.append(f"input '{value.name}': rows of {shape[0]:,} numbers taken as {wanted}")
+        return tuple(dims[1:])
+    return None
 
 
 def _float(value: ir.Value, name: str, table: Table, notes: list[str]) -> np.dtype | None:

@@ -73,6 +73,9 @@ class ParquetTable(Table):
 
     def _array(self, values: Any, name: str, row: int) -> np.ndarray:
         """A column of numbers, text, or lists of equal lengths as an array; `row` is its first."""
+        if hasattr(values, "to_numpy_ndarray"):  # tensors of a fixed shape
+            self._refuse_nulls(values, name, row)
+            return values.to_numpy_ndarray()
         shape: list[int] = [len(values)]
         while hasattr(values, "flatten") and not _is_plain(values):
             self._refuse_nulls(values, name, row)

@@ -27,6 +27,7 @@ from onnxgrad.train.data import Batch
 from onnxgrad.train.trainer import Trainer
 
 ARGUMENTS = "args.json"
+SAVE_SECONDS = 2.0  # between checkpoints: an epoch may be shorter than the writing of one
 MOST_CLASSES = 50  # of a confusion matrix that one can read
 
 
@@ -211,7 +212,8 @@ class Run:
         made: list[Callback] = [CSVLogger(self.folder / "results.csv")]
         if self.config.patience:
             made.append(EarlyStopping(monitor or "loss", patience=self.config.patience))
-        made.append(Checkpoint(self.folder / "checkpoints", monitor=monitor))
+        folder = self.folder / "checkpoints"
+        made.append(Checkpoint(folder, monitor=monitor, least_seconds=SAVE_SECONDS))
         return made
 
     def _describe(self, result: Result, held: Batches, started_from) -> None:

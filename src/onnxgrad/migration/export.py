@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from onnxgrad.errors import DropInError
 from onnxgrad.graph.save import save
-from onnxgrad.migration.training_model import evaluation_model
+from onnxgrad.migration.training_model import domains, evaluation_model
 
 
 def export_for_inference(
@@ -64,7 +64,7 @@ def cut(model: onnx.ModelProto, outputs: Sequence[str]) -> None:
         copies = [type(v).FromString(v.SerializeToString()) for v in values]
         graph.ClearField(part)
         getattr(graph, part).extend(copies)
-    used = {n.domain for n in graph.node} | {""}
+    used = domains(model) | {""}
     imports = [o for o in model.opset_import if o.domain in used]
     copies = [(o.domain, o.version) for o in imports]
     model.ClearField("opset_import")

@@ -30,7 +30,8 @@ class State:
     def place(self, order: Iterable[str], statistics: Collection[str]) -> Store:
         """Give every parameter its place; the second Module of a state uses what the first made."""
         if self.store is None:
-            trained = {n: self.arrays[n] for n in order if n in set(self.trainable)}
+            names = set(self.trainable)
+            trained = {n: self.arrays[n] for n in order if n in names}
             kept = {n: self.arrays[n] for n in statistics}
             self.store = Store(trained, dict.fromkeys(trained, 0), kept)
             self.arrays.update(self.store.tensors())
@@ -42,7 +43,7 @@ class State:
     def allocate(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Give the parameters of a nominal checkpoint their shapes; their numbers come later."""
         for name, array in self.arrays.items():
-            if name in shapes:
+            if name in shapes and self.store is None:
                 self.arrays[name] = np.zeros(shapes[name], array.dtype)
 
     def gradient(self, name: str) -> np.ndarray | None:

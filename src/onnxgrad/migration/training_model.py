@@ -102,11 +102,22 @@ def _shape(value: onnx.ValueInfoProto) -> tuple:
 
 def _import_only_what_is_used(model: onnx.ModelProto) -> None:
     """Old files import every domain of that build; stock onnxruntime does not know them all."""
-    used = {n.domain for n in model.graph.node} | {"", "ai.onnx"}
+    used = domains(model) | {"", "ai.onnx"}
     kept = [o for o in model.opset_import if o.domain in used and o.domain != DOMAIN]
     del model.opset_import[:]
     # ours always: a session that knows our library looks for its version
     model.opset_import.extend([*kept, helper.make_opsetid(DOMAIN, OPSET)])
+
+
+def domains(model: onnx.ModelProto) -> set[str]:
+    """Return the domains of the nodes of a model, those of bodies and functions included."""
+    found, waiting = set(), [model.graph, *model.functions]
+    while waiting:
+        for node in waiting.pop().node:
+            found.add(node.domain)
+            for attribute in node.attribute:
+                waiting.extend([attribute.g] if attribute.HasField("g") else attribute.graphs)
+    return found
 
 
 def _drop_functions(model: onnx.ModelProto) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +135,8 @@ class Checkpoint(Callback):
 
     `save_total_limit` keeps the newest ones only. With `monitor`, the best epoch is also saved as
     `best`. They are written whole or not at all; `fit(resume=folder)` continues from the newest.
-    Ctrl-C saves one, too. `last` is the path of the newest.
+    Ctrl-C saves one, too. `last` is the path of the newest. Epochs that end less than
+    `least_seconds` after the last save are passed over, save the final one.
     """
 
     order = 100  # after those whose state it saves
@@ -146,6 +148,7 @@ class Checkpoint(Callback):
         save_total_limit: int | None = 3,
         monitor: str | None = None,
         mode: str = "auto",
+        least_seconds: float = 0.0,
     ):
         if save_total_limit is not None and save_total_limit < 1:
             raise ValueError(f"save_total_limit is {save_total_limit}, expected at least 1")
@@ -153,6 +156,7 @@ class Checkpoint(Callback):
         self.save_total_limit = save_total_limit
         self.best = Best(monitor, mode) if monitor else None
         self.last: Path | None = None
+        self.least_seconds, self._saved_at = least_seconds, -math.inf
 
     def on_fit_begin(self, loop: Loop) -> None:
         checkpoint.remove_unfinished(self.folder)
@@ -165,7 +169,9 @@ class Checkpoint(Callback):
 
     def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
         improved = self.best is not None and self.best.better(loop, logs)
-        self.save(loop)
+        ends = bool(loop.stop) or loop.progress.epoch >= loop.epochs
+        if ends or time.monotonic() - self._saved_at >= self.least_seconds:
+            self.save(loop)
         if improved:
             self._save(loop, self.folder / "best")
 
@@ -176,7 +182,7 @@ class Checkpoint(Callback):
         """Save where the run stands now."""
         path = self.folder / f"step-{loop.trainer.steps:08d}"
         self._save(loop, path)
-        self.last = path
+        self.last, self._saved_at = path, time.monotonic()
         if self.save_total_limit is not None:
             checkpoint.prune(self.folder, self.save_total_limit)
         return path
