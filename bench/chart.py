@@ -11,7 +11,7 @@ import sys
 from html import escape
 from pathlib import Path
 
-ROW, LEFT, WIDTH, TOP = 20, 290, 760, 60
+ROW, LEFT, WIDTH, TOP = 20, 370, 890, 60
 STEPS = (0.5, 1, 2, 4, 8, 16, 32)
 
 
@@ -31,7 +31,7 @@ def bar(y: int, row: dict) -> str:
         f'<text x="{LEFT - 10}" y="{y + 13}" text-anchor="end">{label}</text>'
         f'<rect x="{start:.1f}" y="{y + 3}" width="{max(end - start, 1):.1f}" height="13" rx="2" fill="{colour}"/>'
         f'<text x="{position(ratio) + (6 if ratio >= 1 else -6):.1f}" y="{y + 13}" '
-        f'text-anchor="{"start" if ratio >= 1 else "end"}">{ratio:.1f}×</text>'
+        f'text-anchor="{"start" if ratio >= 1 else "end"}">{ratio:.{1 if ratio >= 2 else 2}f}×</text>'
     )
 
 
@@ -62,7 +62,7 @@ def draw(results: dict, threads: int) -> str:
         "text{font:12px system-ui,sans-serif;fill:#57606a}.dim{font-size:11px}.title{font-size:14px;font-weight:600}"
         ".grid{stroke:#8c959f;stroke-opacity:.3}"
     )
-    title = "Speed over the faster of PyTorch and onnxruntime-training 1.19.2, on each operator's worst shape"
+    title = "Speed over the faster of PyTorch and onnxruntime-training 1.19.2: each operator's worst shape"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">'
         f"<title>{title}</title><style>{style}</style>"
