@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 from cases.case import Case
 from onnx import helper
 
 from onnxgrad.contracts import DOMAIN, Contract
+
+
+def for_this_onnxruntime(attributes: dict) -> dict:
+    """Before 1.25 a custom operator gets no list of strings: `activations` travels as one string too."""
+    version = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
+    if version >= (1, 25) or not attributes.get("activations"):
+        return attributes
+    return {**attributes, "activations_text": ",".join(attributes["activations"])}
 
 
 def node_model(
@@ -20,6 +29,7 @@ def node_model(
     outputs = [t.name if t.name in wanted else "" for t in contract.outputs]
     while outputs and not outputs[-1]:
         outputs.pop()
+    attributes = for_this_onnxruntime(attributes)
     node = helper.make_node(contract.name, names, outputs, name=name, domain=DOMAIN, **attributes)
     dtype = next(
         (
