@@ -54,17 +54,24 @@ template <class P, class T> void add_parts(Call& call, const P* partial, Dim par
   });
 }
 
-// sums[j] += Σ_k B[k][j] for a packed B[depth][columns] of at most a few hundred rows.
+// The next lanes<double> numbers, as doubles.
+template <class T> ONNXGRAD_INLINE Vec<double> load_double(const T* p) {
+  typedef T Part __attribute__((vector_size(lanes<double> * sizeof(T))));
+  Part part;
+  std::memcpy(&part, p, sizeof part);
+  return __builtin_convertvector(part, Vec<double>);
+}
+
+// sums[j] += Σ_k B[k][j] for a packed B[depth][columns], in double.
 template <class T> void add_column_sums(const T* packed, Dim depth, Dim columns, double* sums) {
-  for (Dim first = 0; first < columns; first += lanes<T>) {
+  for (Dim first = 0; first < columns; first += lanes<double>) {
     const T* from = packed + first / kPanel<T> * depth * kPanel<T> + first % kPanel<T>;
-    Vec<T> even{}, odd{};
+    Vec<double> even{}, odd{};
     for (Dim k = 0; k + 1 < depth; k += 2)
-      even += load<T>(from + k * kPanel<T>), odd += load<T>(from + (k + 1) * kPanel<T>);
-    if (depth % 2) even += load<T>(from + (depth - 1) * kPanel<T>);
-    T total[lanes<T>];
-    store<T>(total, even + odd);
-    for (Dim j = 0; j < lanes<T> && first + j < columns; ++j) sums[first + j] += double(total[j]);
+      even += load_double(from + k * kPanel<T>), odd += load_double(from + (k + 1) * kPanel<T>);
+    if (depth % 2) even += load_double(from + (depth - 1) * kPanel<T>);
+    const Vec<double> total = even + odd;
+    for (Dim j = 0; j < lanes<double> && first + j < columns; ++j) sums[first + j] += total[j];
   }
 }
 

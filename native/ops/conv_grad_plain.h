@@ -118,20 +118,15 @@ template <class T> class PlainDw : public FilterGradient<T> {
   const ConvShape& s_;
 };
 
-// Σ of `count` numbers: blocks in the working type, their sums in double.
+// Σ of `count` numbers, in double: a bias has few outputs, and the terms of one may cancel.
 template <class T> double plane_sum(const T* from, Dim count) {
-  constexpr Dim kBlock = 1024;
-  double total = 0;
-  for (Dim block = 0; block < count; block += kBlock) {
-    const Dim end = block + kBlock < count ? block + kBlock : count;
-    Vec<T> sum[4] = {};  // four chains hide the latency of the addition
-    Dim i = block;
-    for (; i + 4 * lanes<T> <= end; i += 4 * lanes<T>)
-      for (int k = 0; k < 4; ++k) sum[k] += load<T>(from + i + k * lanes<T>);
-    for (; i < end; i += lanes<T>)
-      sum[0] += load_some<T>(from + i, end - i < lanes<T> ? end - i : lanes<T>);
-    total += double(sum_lanes<T>((sum[0] + sum[1]) + (sum[2] + sum[3])));
-  }
+  constexpr Dim n = lanes<double>;
+  Vec<double> sum[4] = {};  // four chains hide the latency of the addition
+  Dim i = 0;
+  for (; i + 4 * n <= count; i += 4 * n)
+    for (int k = 0; k < 4; ++k) sum[k] += load_double(from + i + k * n);
+  double total = sum_lanes<double>((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  for (; i < count; ++i) total += double(from[i]);
   return total;
 }
 
