@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import real_models
 import recurrent
 
@@ -132,6 +133,8 @@ BENCHES = [
     _pointwise("SigmoidGrad", "Y", uniform(N, low=0), "sigmoid_backward.grad_input(dY, Y, grad_input=out)", 0.95),
     _pointwise("TanhGrad", "Y", uniform(N), "tanh_backward.grad_input(dY, Y, grad_input=out)", 0.95),
     _pointwise("LeakyReluGrad", "Y", normal(N), "leaky_relu_backward.grad_input(dY, Y, 0.01, True, grad_input=out)", 0.95),
+    _stream("ClipGrad", "4 M, Relu6", "hardtanh_backward.grad_input(dY, X, 0.0, 6.0, grad_input=out)",
+            dY=normal(N), X=normal(N), min=_s.exactly(np.float32(0)), max=_s.exactly(np.float32(6)), target=0.95),
     _pointwise("QuickGeluGrad", "X", normal(N), None, 1.5),
     _pointwise("GeluGrad", "X", normal(N), "gelu_backward.grad_input(dY, X, grad_input=out)", 1.4),
     _pointwise("FastGeluGrad", "X", normal(N), "gelu_backward.grad_input(dY, X, approximate='tanh', grad_input=out)", 3.5),

@@ -28,7 +28,7 @@ _SAME_SHAPE = {
     "IsNaN",
     "LeakyRelu", "Log", "LogSoftmax", "Neg", "Not", "Reciprocal", "Relu", "Round",
     "ScatterElements", "ScatterND", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus",
-    "Sqrt", "Tan", "Tanh", "Trilu", "ReluGrad", "SigmoidGrad", "TanhGrad", "LeakyReluGrad",
+    "Sqrt", "Tan", "Tanh", "Trilu", "ReluGrad", "SigmoidGrad", "TanhGrad", "LeakyReluGrad", "ClipGrad",
     "GeluGrad", "FastGeluGrad", "QuickGeluGrad", "SoftmaxGrad", "SoftmaxGrad_13",
     "LogSoftmaxGrad", "LogSoftmaxGrad_13",
 }

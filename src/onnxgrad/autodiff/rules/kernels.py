@@ -17,6 +17,16 @@ fused("AveragePool", X=lambda op, X, dY, *, attrs:
       op.AveragePoolGrad(dY, op.shape(X), **attrs))  # fmt: skip
 
 
+@fused("Clip", wrt="input min max")
+def clip(op, input, min, max, doutput, *, need):
+    """One pass instead of two comparisons, And and Where; gradients of the bounds are the standard rule's."""
+    bounds = [b for b in (min, max) if b is not None]
+    scalars = all(op.dims(b) == () for b in bounds)
+    if set(need) != {"input"} or not bounds or not scalars:
+        return NotImplemented
+    return op.ClipGrad(doutput, input, min, max), None, None
+
+
 @fused("MaxPool", wrt="X")
 def max_pool(op, X, Indices, dY, *, storage_order):
     """Indices in row order only."""
