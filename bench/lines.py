@@ -47,7 +47,9 @@ class Bench:
     flops: float = 0.0
     target: float | None = None  # the ratio that is promised at 2 threads
     torch_setup: str = ""  # run once before the expression
-    without: tuple[str, ...] = ()  # contenders that would take minutes for one call
+    without: tuple[
+        str, ...
+    ] = ()  # contenders that would take minutes for one call, or do something else
     derive: Callable[[dict], dict] | None = None  # more inputs, computed from the drawn ones
     stock: str | None = (
         None  # onnxruntime's own operator with the same first outputs, if it has one
@@ -122,6 +124,20 @@ def _conv(title, n, c, m, size, kernel, *, stride=1, pad=0, group=1, target):
     )  # fmt: skip
 
 
+def _conv_training(title, n, c, m, size, kernel, *, stride=1, pad=0, group=1):
+    """The forward convolution, without the peer whose weights are constant: in training they are not."""
+    rank = len(size)
+    out = [(i + 2 * pad - kernel) // stride + 1 for i in size]
+    torch = f"{aten}.convolution(X, W, B, {[stride] * rank}, {[pad] * rank}, {[1] * rank}, False, {[0] * rank}, {group})"
+    return bench(
+        "ConvTraining", title, torch, share="fma", target=1.0, stock="Conv", without=("onnxruntime, constant weights",),
+        flops=2.0 * n * m * (c // group) * kernel**rank * math.prod(out),
+        X=normal(n, c, *size), W=normal(m, c // group, *[kernel] * rank), B=normal(m),
+        strides=[stride] * rank, pads=[pad] * 2 * rank, dilations=[1] * rank, group=group,
+        kernel_shape=[kernel] * rank,
+    )  # fmt: skip
+
+
 _SOFTMAX = "_softmax_backward_data.out(dY, Y, {axis}, torch.float32, grad_input=out)"
 _LOG_SOFTMAX = "_log_softmax_backward_data.out(dY, Y, {axis}, torch.float32, out=out)"
 _LAST, _MIDDLE = "4096 × 1024, last axis", "64 × 1024 × 64, axis 1"
@@ -158,6 +174,18 @@ BENCHES = [
     _conv("8×128×28², 3×3, depthwise", 8, 128, 128, (28, 28), 3, pad=1, group=128, target=1.7),
     _conv("8×64×4096, 9", 8, 64, 64, (4096,), 9, pad=4, target=1.0),
     _conv("8×16×16×32², 3×3×3", 8, 16, 16, (16, 32, 32), 3, pad=1, target=1.0),
+    _conv_training("8×64×56², 3×3", 8, 64, 64, (56, 56), 3, pad=1),
+    _conv_training("8×256×14², 3×3", 8, 256, 256, (14, 14), 3, pad=1),
+    _conv_training("16×512×4², 3×3", 16, 512, 512, (4, 4), 3, pad=1),
+    _conv_training("8×128×56², 3×3, stride 2", 8, 128, 128, (56, 56), 3, stride=2, pad=1),
+    _conv_training("8×3×224² to 64, 7×7, stride 2", 8, 3, 64, (224, 224), 7, stride=2, pad=3),
+    _conv_training("64×32×14² to 64, 5×5", 64, 32, 64, (14, 14), 5, pad=2),
+    _conv_training("8×64×56² to 256, 1×1", 8, 64, 256, (56, 56), 1),
+    _conv_training("8×128×28², 3×3, depthwise", 8, 128, 128, (28, 28), 3, pad=1, group=128),
+    _conv_training("16×128×64², 3×3, depthwise, stride 2", 16, 128, 128, (64, 64), 3, stride=2, pad=1, group=128),
+    _conv_training("8×64×4096, 9", 8, 64, 64, (4096,), 9, pad=4),
+    _conv_training("16×32×2000 to 64, 9, stride 2", 16, 32, 64, (2000,), 9, stride=2, pad=4),
+    _conv_training("8×16×16×32², 3×3×3", 8, 16, 16, (16, 32, 32), 3, pad=1),
     _conv("1×64×56², 3×3", 1, 64, 64, (56, 56), 3, pad=1, target=1.2),
     _conv("1×128×28², 3×3", 1, 128, 128, (28, 28), 3, pad=1, target=1.2),
     _conv("1×256×14², 3×3", 1, 256, 256, (14, 14), 3, pad=1, target=1.2),

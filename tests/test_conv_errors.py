@@ -1,4 +1,4 @@
-"""The exact text of every refusal of ConvGrad, on both hosts."""
+"""The exact text of every refusal of ConvGrad and ConvTraining, on both hosts."""
 
 from __future__ import annotations
 
@@ -65,19 +65,40 @@ WRONG = [
 ]  # fmt: skip
 
 
+def assert_refused(op, kernel, arrays, attributes, text):
+    contract = contracts()[op]
+    with pytest.raises(onnxgrad.ContractError) as error:
+        kernel(**arrays, **attributes)
+    assert str(error.value) == f"{op}: {text}"
+
+    outputs = [t.name for t in contract.outputs]
+    session = onnxgrad.session(node_model(contract, arrays, attributes, outputs))
+    with pytest.raises(Exception, match="INVALID_ARGUMENT") as error:
+        session.run(None, arrays)
+    assert str(error.value).endswith(f"Status Message: {op}: {text}")
+
+
 @pytest.mark.parametrize(
     ("dy", "x", "w", "attributes", "text"), WRONG, ids=[row[4] for row in WRONG]
 )
 def test_both_hosts_refuse_with_the_same_text(dy, x, w, attributes, text):
-    contract, arrays = contracts()["ConvGrad"], {"dY": dy, "X": x, "W": w}
-    with pytest.raises(onnxgrad.ContractError) as error:
-        kernels.conv_grad(**arrays, **attributes)
-    assert str(error.value) == f"ConvGrad: {text}"
+    arrays = {"dY": dy, "X": x, "W": w}
+    assert_refused("ConvGrad", kernels.conv_grad, arrays, attributes, text)
 
-    session = onnxgrad.session(node_model(contract, arrays, attributes, ["dX", "dW", "dBias"]))
-    with pytest.raises(Exception, match="INVALID_ARGUMENT") as error:
-        session.run(None, arrays)
-    assert str(error.value).endswith(f"Status Message: ConvGrad: {text}")
+
+FORWARD = [row[1:] for row in WRONG if "dY" not in row[4]]
+
+
+@pytest.mark.parametrize(("x", "w", "attributes", "text"), FORWARD, ids=[row[3] for row in FORWARD])
+def test_the_forward_operator_refuses_with_the_same_text(x, w, attributes, text):
+    arrays = {"X": x, "W": w}
+    assert_refused("ConvTraining", kernels.conv_training, arrays, attributes, text)
+
+
+def test_a_bias_of_another_size_is_refused():
+    text = "input B has shape [5], expected [M] with M = 4 (from W)"
+    arrays = {"X": X, "W": W, "B": zeros(5)}
+    assert_refused("ConvTraining", kernels.conv_training, arrays, {}, text)
 
 
 def test_an_unknown_auto_pad_is_refused():

@@ -1,4 +1,4 @@
-"""ConvGrad on shapes that nobody thought of: hypothesis draws them, the reference judges."""
+"""ConvGrad and ConvTraining on shapes that nobody thought of: hypothesis draws them, the reference judges."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 from cases.conv_grad import conv, output_size
+from cases.conv_training import forward
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +50,14 @@ def convolutions(draw):
 @given(convolutions(), st.sampled_from((np.float32, np.float64)), st.integers(1, 3))
 def test_property_matches_the_reference(case, dtype, threads):
     bound = case.of(contracts()["ConvGrad"])
+    kernels.set_num_threads(threads)
+    bound.assert_close(bound.run_numpy(dtype), dtype)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=SAME)
+@given(convolutions(), st.sampled_from((np.float32, np.float64)), st.integers(1, 3), st.booleans())
+def test_property_forward_matches_the_reference(case, dtype, threads, bias):
+    bound = forward(case, bias).of(contracts()["ConvTraining"])
     kernels.set_num_threads(threads)
     bound.assert_close(bound.run_numpy(dtype), dtype)
 

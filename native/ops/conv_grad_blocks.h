@@ -25,12 +25,25 @@ inline Dim even_piece(Dim total, Dim most) {
   return total <= 0 ? 1 : ceil_div(total, ceil_div(total, larger(most, 1)));
 }
 
-// One algorithm for dX, planned for one shape.
+// One algorithm for dX, planned for one shape. For Y (conv_forward.h) it begins its sums with a bias.
 template <class T> class InputGradient {
  public:
   virtual ~InputGradient() = default;
   virtual Dim bytes() const = 0;  // of working memory
   virtual void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) = 0;
+  void begin_with(Span<const T> bias) { bias_ = bias; }
+
+ protected:
+  bool has_bias() const { return bool(bias_); }
+  T bias(Dim channel) const { return bias_ ? bias_[channel] : T(0); }
+  // A register of `count` channels from `channel` on; 0 without a bias.
+  Vec<T> bias(Dim channel, Dim count) const {
+    return bias_ && count > 0 ? load_some<T>(bias_.data() + channel, smaller(count, lanes<T>))
+                              : Vec<T>{};
+  }
+
+ private:
+  Span<const T> bias_;
 };
 
 // One algorithm for dW, planned for one shape. Some sum dY for dBias on the way, which saves

@@ -48,9 +48,9 @@ template <class A, class Base> bool plan(std::unique_ptr<Base>& chosen, const Co
   return chosen->bytes() <= kWorkspaceBytes;
 }
 
-// The first that suits the shape and fits.
+// The first that suits the shape and fits; null when none does. Also for a convolution turned around.
 template <class T>
-std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile) {
+std::unique_ptr<InputGradient<T>> choose_fast_dx(const ConvShape& s, std::int64_t winograd_tile) {
   std::unique_ptr<InputGradient<T>> chosen;
   const bool fast = s.rank() <= 3 && !empty(s);
   if (fast && is_pointwise(s) && plan<PointwiseDx<T>>(chosen, s)) return chosen;
@@ -62,7 +62,13 @@ std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t win
     return chosen;
   if (fast && s.channels <= kFewChannels && plan<FewChannelsDx<T>>(chosen, s)) return chosen;
   if (fast && plan<DirectDx<T>>(chosen, s)) return chosen;
-  return std::make_unique<PlainDx<T>>(s);
+  return nullptr;
+}
+
+template <class T>
+std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile) {
+  auto chosen = choose_fast_dx<T>(s, winograd_tile);
+  return chosen ? std::move(chosen) : std::make_unique<PlainDx<T>>(s);
 }
 
 template <class T>

@@ -16,6 +16,9 @@ namespace onnxgrad::ONNXGRAD_ISA {
 struct Phase {
   Dim first[3], count[3];  // pixels first + stride·q, q < count, along each axis
   Dim low[3], span[3];     // shifts run from low to low + span
+  Dim step[3] = {1, 1, 1};  // pixel q meets dY at step·q plus a shift
+  // How much of dY `pixels` neighbours along axis a read.
+  Dim reach(int a, Dim pixels) const { return (pixels - 1) * step[a] + 1 + span[a]; }
   struct Tap {
     Dim index, shift[3];  // in W; shift counted from low
   };
@@ -62,10 +65,27 @@ inline Phase make_phase(const Geometry& g, const Dim (&residue)[3]) {
   return phase;
 }
 
+inline Phase make_forward_phase(const Geometry& g) {
+  Phase phase;
+  for (int a = 0; a < 3; ++a) {
+    phase.first[a] = 0, phase.count[a] = g.in[a], phase.step[a] = g.step[a];
+    phase.span[a] = (g.kernel[a] - 1) * g.dilation[a];
+    phase.low[a] = g.pad[a] - phase.span[a];
+  }
+  for (Dim d = 0; d < g.kernel[0]; ++d)
+    for (Dim h = 0; h < g.kernel[1]; ++h)
+      for (Dim w = 0; w < g.kernel[2]; ++w)
+        phase.taps.push_back({Dim(phase.taps.size()),
+                              {d * g.dilation[0], h * g.dilation[1], w * g.dilation[2]}});
+  return phase;
+}
+
 }  // namespace detail
 
+// A convolution turned around is one phase: its pixel q reads what is to be convolved at step·q + tap·dilation.
 inline std::vector<Phase> phases_of(const Geometry& g) {
   std::vector<Phase> phases;
+  if (g.turned) return {detail::make_forward_phase(g)};
   Dim r[3];
   for (r[0] = 0; r[0] < smaller(g.stride[0], g.in[0]); ++r[0])
     for (r[1] = 0; r[1] < smaller(g.stride[1], g.in[1]); ++r[1])
@@ -170,7 +190,7 @@ template <class T> class DirectDx : public InputGradient<T> {
     Task(DirectDx& all, const Work& work, Carver& carver) : all_(all), phase_(work.phase) {
       const Block most = work.blocks.largest();
       Dim size[3];
-      for (int a = 0; a < 3; ++a) size[a] = most.size[a] + phase_.span[a];
+      for (int a = 0; a < 3; ++a) size[a] = phase_.reach(a, most.size[a]);
       box_ = Box::of<T>(size);
       together_ = filters_together(all.s_, phase_, most.images * box_.plane * Dim(sizeof(T)));
       pitch_ = all.sums_pitch();
@@ -191,6 +211,7 @@ template <class T> class DirectDx : public InputGradient<T> {
                 panel_end = smaller(panel + kPanelsPerTask, all_.panels_);
       const Dim filters = all_.s_.filters;
       if (taps == 0 || filters == 0) std::fill(sums_, sums_ + block.pixels() * pitch_, T(0));
+      if (all_.has_bias()) begin_with_bias(group, block, panel);
       for (Dim m = 0; m < filters && taps > 0; m += together_) {
         const Dim count = smaller(together_, filters - m);
         copy_dy(group, block, m, count);
@@ -200,7 +221,7 @@ template <class T> class DirectDx : public InputGradient<T> {
           for_row_tiles<Gathered<T>::max_rows>(0, block.pixels(), [&](Dim row, Dim rows) {
             const Gathered<T> a{rows_ + row, offsets_};
             T* to = sums_ + row * pitch_ + (p - panel) * kPanel<T>;
-            if (m == 0)
+            if (m == 0 && !all_.has_bias())
               panel_tile<false>(a, rows, count * taps, weights, to, pitch_, columns);
             else
               panel_tile<true>(a, rows, count * taps, weights, to, pitch_, columns);
@@ -211,6 +232,14 @@ template <class T> class DirectDx : public InputGradient<T> {
     }
 
    private:
+    void begin_with_bias(Dim group, const Block& block, Dim panel) {
+      const Dim channels = all_.s_.channels, first = panel * kPanel<T>;
+      for (Dim c = 0; c < smaller(channels - first, kPanelsPerTask * kPanel<T>); c += lanes<T>) {
+        const Vec<T> bias = all_.bias(group * channels + first + c, channels - first - c);
+        for (Dim i = 0; i < block.pixels(); ++i) onnxgrad::ONNXGRAD_ISA::store<T>(sums_ + i * pitch_ + c, bias);
+      }
+    }
+
     // Where each pixel begins in the copy of dY, and how far from there each (m, tap) is.
     void set_addresses(const Block& b) {
       Dim i = 0;
@@ -218,7 +247,8 @@ template <class T> class DirectDx : public InputGradient<T> {
         for (Dim d = 0; d < b.size[0]; ++d)
           for (Dim h = 0; h < b.size[1]; ++h)
             for (Dim w = 0; w < b.size[2]; ++w)
-              rows_[i++] = dy_ + n * together_ * box_.plane + d * box_.slab + h * box_.row + w;
+              rows_[i++] = dy_ + n * together_ * box_.plane + d * phase_.step[0] * box_.slab +
+                           h * phase_.step[1] * box_.row + w * phase_.step[2];
       i = 0;
       for (Dim m = 0; m < together_; ++m)
         for (const Phase::Tap& t : phase_.taps)
@@ -229,7 +259,8 @@ template <class T> class DirectDx : public InputGradient<T> {
     void copy_dy(Dim group, const Block& b, Dim m, Dim count) {
       Dim origin[3], size[3];
       for (int a = 0; a < 3; ++a)
-        origin[a] = b.at[a] + phase_.low[a], size[a] = b.size[a] + phase_.span[a];
+        origin[a] = b.at[a] * phase_.step[a] + phase_.low[a],
+        size[a] = phase_.reach(a, b.size[a]);
       const Dim plane = all_.g_.out[0] * all_.g_.out[1] * all_.g_.out[2];
       for (Dim n = 0; n < b.images; ++n)
         for (Dim j = 0; j < count; ++j) {
@@ -292,15 +323,16 @@ template <class T> class DirectDx : public InputGradient<T> {
     const Dim all_taps = s_.taps(), taps = Dim(phase.taps.size()), first = panel * kPanel<T>;
     const Dim width = smaller(s_.channels - first, kPanel<T>);
     for (Dim i = 0; i < count; ++i, out += taps * kPanel<T>) {
-      const T* from = w_.data() + ((group * s_.filters + m + i) * s_.channels + first) * all_taps;
+      const T* from = w_.data() + s_.taps_at(group, m + i, first);
+      const Dim pitch = s_.channel_pitch();
       if (taps == all_taps) {
-        pack_transposed(from, all_taps, taps, width, out);
+        pack_transposed(from, pitch, taps, width, out);
         continue;
       }
       for (Dim t = 0; t < taps; ++t)
         for (Dim j = 0; j < kPanel<T>; ++j)
           out[t * kPanel<T> + j] =
-              j < width ? from[j * all_taps + phase.taps[std::size_t(t)].index] : T(0);
+              j < width ? from[j * pitch + phase.taps[std::size_t(t)].index] : T(0);
     }
   }
 

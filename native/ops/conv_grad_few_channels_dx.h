@@ -99,7 +99,7 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
     for (Dim m = 0; m < s_.filters; ++m)
       for (const Phase::Tap& tap : phase.taps)
         for (Dim c = 0; c < s_.channels; ++c)
-          *to++ = w_[((group * s_.filters + m) * s_.channels + c) * s_.taps() + tap.index];
+          *to++ = w_[s_.taps_at(group, m, c) + tap.index];
   }
 
   class Task {
@@ -122,7 +122,9 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
 
     void run(Dim image, Dim group, const Block& b) {
       const Dim taps = Dim(phase_.taps.size());
-      std::fill(sums_, sums_ + all_.s_.channels * pitch_, T(0));
+      for (Dim c = 0; c < all_.s_.channels; ++c)
+        std::fill(sums_ + c * pitch_, sums_ + (c + 1) * pitch_,
+                  all_.bias(group * all_.s_.channels + c));
       const T* weights =
           all_.space_[all_.weights_].data() + group * all_.group_weights_ + phase_.weights_at;
       for (Dim m = 0; m < all_.s_.filters && taps > 0; m += filters_) {

@@ -14,7 +14,7 @@ template <class T> class PointwiseDx : public InputGradient<T> {
   explicit PointwiseDx(const ConvShape& s)
       : s_(s), plane_(s.in_size()), panels_(panel_count<T>(s.images * plane_)) {
     const Dim size = s.groups * s.filters * s.channels;
-    packs_weights_ = size * Dim(sizeof(T)) <= kWorkspaceBytes / 2;
+    packs_weights_ = s.turned || size * Dim(sizeof(T)) <= kWorkspaceBytes / 2;
     together_ = clamp(panels_ * s.groups / 32, 1, kMostPanels);
     tasks_ = ceil_div(panels_, together_) * s.groups;
     weights_ = space_.shared<T>(packs_weights_ ? size : 0);
@@ -40,11 +40,13 @@ template <class T> class PointwiseDx : public InputGradient<T> {
   // Tile of rows [row, row + rows) as [filter][rows].
   void pack_weights(Call& call) {
     call.parallel_for(s_.groups, [&](Dim group) {
-      const Dim at = group * s_.filters * s_.channels;
+      const Dim at = group * s_.filters * s_.channels, pitch = s_.channel_pitch();
       for_row_tiles<Columns<T>::max_rows>(0, s_.channels, [&](Dim row, Dim rows) {
         T* to = space_[weights_].data() + at + row * s_.filters;
-        for (Dim m = 0; m < s_.filters; ++m)
-          for (Dim i = 0; i < rows; ++i) *to++ = w_[at + m * s_.channels + row + i];
+        for (Dim m = 0; m < s_.filters; ++m) {
+          const T* from = w_.data() + s_.taps_at(group, m, row);
+          for (Dim i = 0; i < rows; ++i) *to++ = from[i * pitch];
+        }
       });
     });
   }
@@ -114,9 +116,12 @@ template <class T> class PointwiseDx : public InputGradient<T> {
 
   void multiply(Dim group, Dim m, Dim depth, const T* packed, bool add, T* to, Dim pitch,
                 Dim columns) const {
+    const bool begin = m == 0 && this->has_bias();
     for_row_tiles<Columns<T>::max_rows>(0, s_.channels, [&](Dim row, Dim rows) {
       const Columns<T> a = weights(group, row, rows, m);
-      add ? panel_tile<true>(a, rows, depth, packed, to + row * pitch, pitch, columns)
+      for (Dim i = row; i < row + rows && begin; ++i)
+        std::fill(to + i * pitch, to + i * pitch + columns, this->bias(group * s_.channels + i));
+      add || begin ? panel_tile<true>(a, rows, depth, packed, to + row * pitch, pitch, columns)
           : panel_tile<false>(a, rows, depth, packed, to + row * pitch, pitch, columns);
     });
   }

@@ -12,25 +12,43 @@ struct ConvShape {
   Shape in, out, kernel, stride, dilation,
       pad;  // one entry per spatial dim; pad: before the first element
   int rank() const { return in.rank(); }
+  // Turned around, for the algorithms of dX to compute Y (conv_forward.h): W then lies as [channel][filter][tap].
+  bool turned = false;
+  Shape step;  // from one pixel to the next in what is read; empty for 1
+  // Where the taps of a filter and channel begin in W, and how far those of the next channel are.
+  Dim taps_at(Dim group, Dim filter, Dim channel) const {
+    return (turned ? (group * channels + channel) * filters + filter
+                   : (group * filters + filter) * channels + channel) *
+           taps();
+  }
+  Dim channel_pitch() const { return turned ? filters * taps() : taps(); }
   Dim in_size() const { return in.size(); }
   Dim out_size() const { return out.size(); }
   Dim taps() const { return kernel.size(); }
 };
 
+// Turned around, and reading pixels that are not neighbours.
+inline bool is_strided(const ConvShape& s) {
+  for (Dim step : s.step)
+    if (step != 1) return true;
+  return false;
+}
+
 namespace detail {
 
-inline void check_ranks(const Call& call) {
+inline void check_rank(const Call& call, const char* input, const char* pack, const char* what) {
   const int rank = call.dims("in...").rank();
-  const auto wrong = [&](const char* input, const char* what) {
+  if (call.dims(pack).rank() != rank)
     call.fail("input " + std::string(input) + " has shape " + to_string(call.shape(input)) +
               ", expected " + std::to_string(rank) + " " + what + " dims (X has shape " +
               to_string(call.shape("X")) + ")");
-  };
-  if (rank == 0)
+}
+inline void check_ranks(const Call& call) {
+  if (call.dims("in...").rank() == 0)
     call.fail("input X has shape " + to_string(call.shape("X")) +
               ", expected at least one spatial dim");
-  if (call.dims("out...").rank() != rank) wrong("dY", "spatial");
-  if (call.dims("kernel...").rank() != rank) wrong("W", "kernel");
+  if (call.contract().input_index("dY") >= 0) check_rank(call, "dY", "out...", "spatial");
+  check_rank(call, "W", "kernel...", "kernel");
 }
 
 inline Dim check_groups(const Call& call) {
@@ -117,7 +135,8 @@ inline Shape resolve_pads(const Call& call, ConvShape& s) {
 
 }  // namespace detail
 
-inline ConvShape prepare_conv(const Call& call) {
+// The convolution that X, W and the attributes describe; `out` is the size of its result.
+inline ConvShape described_conv(const Call& call) {
   detail::check_ranks(call);
   ConvShape s;
   s.images = call.dim("N");
@@ -126,28 +145,33 @@ inline ConvShape prepare_conv(const Call& call) {
   s.filters = call.dim("M") / s.groups;
   detail::check_kernel(call);
   s.in = call.dims("in...");
-  s.out = call.dims("out...");
   s.kernel = call.dims("kernel...");
   s.stride = detail::checked_list(call, "strides", 1, 1, 1);
   s.dilation = detail::checked_list(call, "dilations", 1, 1, 1);
-  const Shape expected = detail::resolve_pads(call, s);
-  if (s.out != expected)
-    call.fail("input dY has spatial dims " + to_string(s.out) + ", expected " +
-              to_string(expected) + " (X " + to_string(s.in) + ", kernel " + to_string(s.kernel) +
-              ", strides " + to_string(s.stride) + ", dilations " + to_string(s.dilation) +
-              ", pads " + to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " +
-              call.text("auto_pad") + ")");
+  s.out = detail::resolve_pads(call, s);
   const std::int64_t tile = call.integer("winograd_tile");
   if (tile != 0 && tile != 2 && tile != 4)
     call.fail("winograd_tile is " + std::to_string(tile) + ", expected 0, 2 or 4");
   return s;
 }
 
+inline ConvShape prepare_conv(const Call& call) {
+  const ConvShape s = described_conv(call);
+  if (call.dims("out...") != s.out)
+    call.fail("input dY has spatial dims " + to_string(call.dims("out...")) + ", expected " +
+              to_string(s.out) + " (X " + to_string(s.in) + ", kernel " + to_string(s.kernel) +
+              ", strides " + to_string(s.stride) + ", dilations " + to_string(s.dilation) +
+              ", pads " + to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " +
+              call.text("auto_pad") + ")");
+  return s;
+}
+
 // A convolution of up to three spatial dims, seen as three: missing dims come first, with size 1.
 struct Geometry {
-  Dim in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+  Dim in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], step[3];
+  bool turned;
 
-  explicit Geometry(const ConvShape& s) {
+  explicit Geometry(const ConvShape& s) : turned(s.turned) {
     for (int i = 0; i < 3; ++i) {
       const int a = i - (3 - s.rank());
       in[i] = a < 0 ? 1 : s.in[a];
@@ -156,6 +180,7 @@ struct Geometry {
       stride[i] = a < 0 ? 1 : s.stride[a];
       dilation[i] = a < 0 ? 1 : s.dilation[a];
       pad[i] = a < 0 ? 0 : s.pad[a];
+      step[i] = a < 0 || s.step.rank() == 0 ? 1 : s.step[a];
     }
   }
 };

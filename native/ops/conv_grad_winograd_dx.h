@@ -49,19 +49,23 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
     return larger(smaller(clamp((Dim(768) << 10) / per_tile, 30, 120), total / 8), 20);
   }
 
-  // U[ξ][panel][filter][c] = G mirrored(W[filter][c]) Gᵀ
+  // U[ξ][panel][filter][c] = G mirrored(W[filter][c]) Gᵀ; as it is when turned around
   void transform_filters(Dim panel, Dim filter) {
     T taps[9 * kPanel<T>];
     const Dim width = smaller(s_.channels - panel * kPanel<T>, kPanel<T>),
               pitch = packed_size<T>(s_.filters, s_.channels);
-    pack_transposed(w_.data() + (filter * s_.channels + panel * kPanel<T>)*9, 9, 9, width, taps);
+    pack_transposed(w_.data() + s_.taps_at(0, filter, panel * kPanel<T>), s_.channel_pitch(), 9,
+                    width, taps);
     T* to = space_[filters_].data() + (panel * s_.filters + filter) * kPanel<T>;
     for (Dim c = 0; c < kPanel<T>; c += lanes<T>) {
       Vec<T> g[3][3], u[kSide][kSide];
 #pragma GCC unroll 4
       for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 4
-        for (int j = 0; j < 3; ++j) g[i][j] = load<T>(taps + (8 - 3 * i - j) * kPanel<T> + c);
+        for (int j = 0; j < 3; ++j) {
+          const int tap = s_.turned ? 3 * i + j : 8 - 3 * i - j;
+          g[i][j] = load<T>(taps + tap * kPanel<T> + c);
+        }
       both_ways(g, u,
                 [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m>::filter(in, out); });
 #pragma GCC unroll 8
@@ -134,10 +138,11 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
             both_ways(p, y, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
               Winograd<m>::output(in, out);
             });
+            const Vec<T> bias = all_.bias(c, s.channels - c);
 #pragma GCC unroll 8
             for (int i = 0; i < m; ++i)
 #pragma GCC unroll 8
-              for (int j = 0; j < m; ++j) store<T>(to + (i * width + j) * pitch + c, y[i][j]);
+              for (int j = 0; j < m; ++j) store<T>(to + (i * width + j) * pitch + c, y[i][j] + bias);
           }
         }
       const Dim top = b.at[1] * m, left = b.at[2] * m, rows = smaller(b.size[1] * m, s.in[0] - top);

@@ -1,4 +1,4 @@
-// ConvGrad under sanitizers: random convolutions in memory of exactly the right size. Every element
+// ConvTraining and ConvGrad under sanitizers: random convolutions in memory of exactly the right size. Every element
 // of every output must be written; what is written there is judged by the Python tests.
 #include <cmath>
 #include <cstdio>
@@ -91,12 +91,15 @@ template <class T> bool run(const Op& op, const Convolution& c) {
   };
   set("pads", c.pads), set("strides", c.strides), set("dilations", c.dilations),
       set("group", c.group);
-  const Tensor<T> dy(c.dy, T(1)), x(c.x, T(2)), w(c.w, T(3));
-  const TensorView inputs[] = {dy.view, x.view, w.view};
+  const bool forward = contract.name() == "ConvTraining";
+  const Tensor<T> dy(c.dy, T(1)), x(c.x, T(2)), w(c.w, T(3)), bias(Shape{c.w[0]}, T(4));
+  const TensorView gradient_inputs[] = {dy.view, x.view, w.view};
+  const TensorView forward_inputs[] = {x.view, w.view, bias.view};
   TensorView outputs[3];
   for (TensorView& out : outputs) out.present = true;
   TestHost<T> host;
-  Call call(contract, attributes, {inputs, 3}, {outputs, 3}, host);
+  Call call(contract, attributes, {forward ? forward_inputs : gradient_inputs, 3},
+            {outputs, forward ? 1 : 3}, host);
   op.run(call);
   return host.all_written();
 }
@@ -106,7 +109,8 @@ template <class T> bool run(const Op& op, const Convolution& c) {
 int main() {
   int failures = 0;
   for (const Op& op : ops()) {
-    if (op.contract().name() != "ConvGrad") continue;
+    const std::string_view name = op.contract().name();
+    if (name != "ConvGrad" && name != "ConvTraining") continue;
     for (int i = 0; i < 300; ++i) {
       const Convolution c = random_convolution();
       if (run<float>(op, c) && run<double>(op, c)) continue;

@@ -1,4 +1,4 @@
-"""ConvGrad against PyTorch's own backward pass, in double."""
+"""ConvTraining and ConvGrad against PyTorch's own convolution, in double."""
 
 import numpy as np
 import pytest
@@ -38,3 +38,20 @@ def test_convolution_backward(shape):
     )  # fmt: skip
     for ours, theirs in zip(got, expected, strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_convolution(shape):
+    n, c, m, size, kernel, stride, pad, dilation, groups = shape
+    rank = len(size)
+    rng = np.random.default_rng(5)
+    x, b = rng.normal(size=(n, c, *size)), rng.normal(size=m)
+    w = rng.normal(size=(m, c // groups, *[kernel] * rank))
+    expected = torch.ops.aten.convolution(
+        *map(torch.tensor, (x, w, b)), [stride] * rank, [pad] * rank, [dilation] * rank,
+        False, [0] * rank, groups,
+    )  # fmt: skip
+    got = kernels.conv_training(
+        x, w, b, strides=[stride] * rank, pads=[pad] * 2 * rank, dilations=[dilation] * rank, group=groups
+    )  # fmt: skip
+    np.testing.assert_allclose(got, expected.numpy(), rtol=1e-11, atol=1e-11)

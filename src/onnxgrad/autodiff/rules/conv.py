@@ -12,12 +12,25 @@ from onnxgrad.autodiff.rules._window import (
     transposed_windows,
     window,
 )
+from onnxgrad.graph.infer import is_static
 
 
 @fused("Conv", wrt="X W B")
-def conv_fused(op, X, W, dY, *, attrs, need):
+def conv_fused(op, X, W, B, Y, dY, *, attrs, need):
     """One kernel returns all three gradients; `need` leaves out the ones nobody asked for."""
+    if "W" in need and _gains_from_training_kernel(op.dims(W), attrs.get("group", 1)):
+        op.instead(Y, op.ConvTraining(X, W, B, **attrs))
     return op.ConvGrad(dY, X, W, **attrs, outputs=need)
+
+
+def _gains_from_training_kernel(shape, group):
+    """Say whether ConvTraining is faster than onnxruntime's Conv, which is made for constant weights.
+
+    It is with several taps, and groups or enough channels; else both are a plain matrix product.
+    """
+    if not is_static(shape):
+        return False
+    return math.prod(shape[2:]) > 1 and (group > 1 or shape[1] >= 16)
 
 
 @rule("Conv", wrt="X W B")
