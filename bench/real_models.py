@@ -83,6 +83,10 @@ def _normalization(stream, s):
 def _pooling(stream, s):
     """ResNet-50 and U-Net."""
     return [
+        stream("MaxPoolTraining", "8 × 64 × 112 × 112, 3x3 s2", f"{aten}.max_pool2d_with_indices(X, [3, 3], [2, 2], [1, 1], [1, 1], False)[0]",
+                X=s.normal(8, 64, 112, 112), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], stock="MaxPool", target=1.0),
+        stream("MaxPoolTraining", "4 × 64 × 128 × 128, 2x2 s2", f"{aten}.max_pool2d_with_indices(X, [2, 2], [2, 2], [0, 0], [1, 1], False)[0]",
+                X=s.normal(4, 64, 128, 128), kernel_shape=[2, 2], strides=[2, 2], stock="MaxPool", target=1.0),
         stream("MaxPoolGrad", "8 × 64 × 112 × 112, 3x3 s2", f"{aten}.max_pool2d_with_indices_backward(dY, X, [3, 3], [2, 2], [1, 1], [1, 1], False, plane)",
                 torch_setup="X = torch.zeros(tuple(shape.tolist())); plane = Indices % (112 * 112)",
                 dY=s.normal(8, 64, 56, 56), Indices=lambda rng: _max_pool_indices(rng, 512, 112, 3), shape=s.exactly([8, 64, 112, 112]), target=1.0),

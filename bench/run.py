@@ -145,10 +145,12 @@ def write_line(line: Bench, folder: Path) -> dict[str, np.ndarray]:
 def write_stock_models(line: Bench, inputs: dict[str, np.ndarray], folder: Path) -> None:
     """The standard operator, with its weights as inputs and as constants. Outputs have our names, in the same order."""
     schema = onnx.defs.get_schema(line.stock, 21)
-    outputs = [t.name for t in contracts()[line.op].outputs][: schema.max_output]
+    specs = contracts()[line.op].outputs[: schema.max_output]
+    outputs = [t.name for t in specs]
     node = onnx.helper.make_node(line.stock, list(inputs), outputs, **line.attributes)
     values = {k: onnx.helper.make_tensor_value_info(k, 1, v.shape) for k, v in inputs.items()}
-    results = [onnx.helper.make_tensor_value_info(n, 1, None) for n in outputs]
+    kinds = {"T": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64}
+    results = [onnx.helper.make_tensor_value_info(t.name, kinds[t.type], None) for t in specs]
     for name, fed in (("stock", list(inputs)), ("stock_constant", ["X"])):
         constants = [onnx.numpy_helper.from_array(inputs[k], k) for k in inputs if k not in fed]
         graph = onnx.helper.make_graph(

@@ -39,6 +39,7 @@ def node_model(
         ),
         onnx.TensorProto.FLOAT,
     )
+    types = {"int64": onnx.TensorProto.INT64}
     graph = helper.make_graph(
         [node],
         contract.name,
@@ -47,7 +48,11 @@ def node_model(
             for n in names
             if n
         ],
-        [helper.make_tensor_value_info(n, dtype, None) for n in outputs if n],
+        [
+            helper.make_tensor_value_info(t.name, types.get(t.type, dtype), None)
+            for t in contract.outputs
+            if t.name in outputs
+        ],
     )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=8)

@@ -71,7 +71,8 @@ FREELY_NAMED = {"GRUTraining", "GRUGrad", "LSTMTraining", "LSTMGrad"}
 def test_every_contract_is_documented(contract):
     assert contract.summary.endswith(".")
     assert contract.formula
-    assert contract.accuracy.float32 > contract.accuracy.float64 > 0
+    single, double = contract.accuracy.float32, contract.accuracy.float64
+    assert single > double > 0 or single == double == 0  # a choice of inputs is exact
     for tensor in (*contract.inputs, *contract.outputs, *contract.attributes):
         assert tensor.doc, tensor.name
         assert not tensor.doc.endswith(".")

@@ -1,5 +1,6 @@
 #include "core/separable.h"
 #include "ops/gather_family.h"
+#include "ops/pool_window.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
@@ -23,41 +24,6 @@ const Contract& average_pool_grad_contract() {
 
 namespace {
 
-struct Window { Dim in, out, kernel, stride, dilation, before, after; };
-
-// One number per spatial dim (or `per_dim` of them), all at least `least`; `initial` when absent.
-Shape checked_numbers(const Call& call, const char* name, int spatial, int per_dim, Dim least, Dim initial) {
-  const Integers given = call.integers(name);
-  Shape list;
-  for (int i = 0; i < spatial * per_dim; ++i) list.push_back(initial);
-  if (given.empty()) return list;
-  if (static_cast<int>(given.size()) != spatial * per_dim)
-    call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected " + std::to_string(spatial * per_dim) +
-              " numbers (dY has shape " + to_string(call.shape("dY")) + ")");
-  for (int i = 0; i < spatial * per_dim; ++i) {
-    list[i] = given[static_cast<std::size_t>(i)];
-    if (list[i] < least || list[i] > (Dim(1) << 31))
-      call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected numbers of at least " + std::to_string(least));
-  }
-  return list;
-}
-
-// The number of windows; sets the padding where auto_pad decides it.
-Dim windows(const std::string& mode, bool ceil, Window& w) {
-  const Dim extent = (w.kernel - 1) * w.dilation + 1;
-  if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
-    const Dim out = divide_up(w.in, w.stride), total = larger_of(0, (out - 1) * w.stride + extent - w.in);
-    w.before = mode == "SAME_UPPER" ? total / 2 : total - total / 2, w.after = total - w.before;
-    return out;
-  }
-  if (mode == "VALID") w.before = w.after = 0;
-  const Dim room = w.in + w.before + w.after - extent;
-  if (room < 0) return 0;
-  Dim out = (ceil ? divide_up(room, w.stride) : room / w.stride) + 1;
-  if (ceil && (out - 1) * w.stride >= w.in + w.before) --out;  // a window that begins after the data is left out
-  return out;
-}
-
 std::vector<Window> prepare(const Call& call, const Shape& in) {
   const Shape& dy = call.shape("dY");
   const int spatial = dy.rank() - 2;
@@ -65,8 +31,8 @@ std::vector<Window> prepare(const Call& call, const Shape& in) {
     call.fail("input shape is " + to_string(in) + ", expected " + std::to_string(dy.rank()) + " dims that begin with [" +
               std::to_string(dy[0]) + ", " + std::to_string(dy[1]) + "] (from dY)");
   if (call.integers("kernel_shape").empty()) call.fail("kernel_shape is missing");
-  const Shape kernel = checked_numbers(call, "kernel_shape", spatial, 1, 1, 1), stride = checked_numbers(call, "strides", spatial, 1, 1, 1);
-  const Shape dilation = checked_numbers(call, "dilations", spatial, 1, 1, 1), pads = checked_numbers(call, "pads", spatial, 2, 0, 0);
+  const Shape kernel = checked_numbers(call, "kernel_shape", "dY", 1, 1, 1), stride = checked_numbers(call, "strides", "dY", 1, 1, 1);
+  const Shape dilation = checked_numbers(call, "dilations", "dY", 1, 1, 1), pads = checked_numbers(call, "pads", "dY", 2, 0, 0);
   std::vector<Window> list;
   Shape expected{in[0], in[1]};
   for (int a = 0; a < spatial; ++a) {

@@ -1,6 +1,7 @@
 // One input channel per group: each plane of dY meets one plane of X, and nothing is summed over
 // channels.
 #pragma once
+#include "core/residues.h"
 #include "ops/conv_grad_blocks.h"
 #include "ops/conv_grad_plain.h"
 
@@ -105,24 +106,11 @@ template <class T> class SortedPlane {
         const Dim in_d = d - g_.pad[0], in_h = h - g_.pad[1];
         if (in_d < 0 || in_d >= g_.in[0] || in_h < 0 || in_h >= g_.in[1]) continue;
         const T* from = plane + (in_d * g_.in[1] + in_h) * g_.in[2] - g_.pad[2];
-        if (stride > 1)
-          for (Dim r = 0; r < stride; ++r) {
-            const Dim begin = first + (r + stride - first % stride) % stride;
-            T* column = to + r * residue_ + begin / stride;
-            for (Dim i = begin; i < last; i += stride) *column++ = from[i];
-          }
-        else
-          copy_row(from, first, last, to);
+        sort_columns(from, first, last, stride, residue_, to);
       }
   }
 
  private:
-  static void copy_row(const T* from, Dim first, Dim last, T* to) {
-    Dim i = first;
-    for (; i + lanes<T> <= last; i += lanes<T>) store<T>(to + i, load<T>(from + i));
-    if (i < last) store_part<T>(to + i, load_part<T>(from + i, last - i), last - i);
-  }
-
   Geometry g_;
   Dim size_[3], residue_, row_;  // of the copied part; elements per residue and per row
   std::vector<Dim> offsets_;

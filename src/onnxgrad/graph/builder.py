@@ -132,7 +132,7 @@ class Builder(Shapes):
         values[0].dtype, shape = infer.infer(op_type, inputs, attributes)
         values[0].shape = None if shape is None else ir.Shape(shape)
         for value in values[1:]:
-            value.dtype = values[0].dtype
+            value.dtype = infer.further_dtype(op_type, values[0].dtype)
             if op_type == "Split":
                 value.shape = values[0].shape
         node = ir.Node(

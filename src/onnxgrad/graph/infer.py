@@ -22,6 +22,7 @@ _BOOL = {
 _INT64 = {
     "Shape", "Size", "NonZero", "ArgMax", "ArgMin",
 }
+_INDICES_SECOND = {"MaxPool", "MaxPoolTraining", "TopK"}
 _SAME_SHAPE = {
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cast", "CastLike", "Ceil",
     "Clip", "Cos", "Cosh", "CumSum", "Elu", "Erf", "Exp", "EyeLike", "Floor", "Identity", "IsInf",
@@ -79,6 +80,11 @@ def infer(op_type: str, inputs: Sequence[ir.Value | None], attributes: dict[str,
     """Return (dtype, shape) of the first output of a node, each None when unknown."""
     given = [v for v in inputs if v is not None]
     return _dtype(op_type, given, attributes), _shape(op_type, given, attributes)
+
+
+def further_dtype(op_type: str, first: ir.DataType | None) -> ir.DataType | None:
+    """Return the dtype of the outputs after the first, which is usually the same."""
+    return ir.DataType.INT64 if op_type in _INDICES_SECOND else first
 
 
 def _dtype(op_type: str, given: list[ir.Value], attributes: dict[str, Any]) -> ir.DataType | None:

@@ -28,9 +28,16 @@ def clip(op, input, min, max, doutput, *, need):
 
 
 @fused("MaxPool", wrt="X")
-def max_pool(op, X, Indices, dY, *, storage_order):
-    """Indices in row order only."""
-    return NotImplemented if storage_order else op.MaxPoolGrad(dY, Indices, op.shape(X))
+def max_pool(op, X, dY, *, attrs, storage_order, node):
+    """MaxPoolTraining takes the node's place: onnxruntime's MaxPool is slow when it gives indices."""
+    if storage_order or op.rank(X) > 5:
+        return NotImplemented
+    attrs = {k: v for k, v in attrs.items() if k != "storage_order"}
+    results = op.MaxPoolTraining(X, **attrs, outputs=2)
+    for old, new in zip(node.outputs, results, strict=False):
+        if old.name:
+            op.instead(old, new)
+    return op.MaxPoolGrad(dY, results[1], op.shape(X))
 
 
 @fused("Resize", wrt="X", stop="roi scales")

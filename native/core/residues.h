@@ -1,0 +1,59 @@
+// The columns of a row sorted by their residue modulo a stride, so that what lies `stride` apart becomes neighbours.
+#pragma once
+#include <utility>
+
+#include "core/reduce.h"
+#include "core/vector.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+namespace detail {
+
+#if defined(__clang__)
+#define ONNXGRAD_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define ONNXGRAD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, VecBits<T>{__VA_ARGS__})
+#endif
+
+// Lanes first, first + 2, first + 4 … of a and b, seen as one row.
+template <int first, class T, int... lane>
+ONNXGRAD_INLINE Vec<T> every_second(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
+  return ONNXGRAD_SHUFFLE(a, b, (2 * lane + first)...);
+}
+
+#undef ONNXGRAD_SHUFFLE
+
+// to[0, 1, 2 …] = from[0, 2, 4 …] and beside[0, 1, 2 …] = from[1, 3, 5 …]; `count` elements are read.
+template <class T> void split_pairs(const T* from, Dim count, T* to, T* beside) {
+  constexpr auto each_lane = std::make_integer_sequence<int, int(lanes<T>)>();
+  Dim i = 0;
+  for (; i + 2 * lanes<T> <= count; i += 2 * lanes<T>) {
+    const Vec<T> a = load<T>(from + i), b = load<T>(from + i + lanes<T>);
+    store<T>(to + i / 2, every_second<0, T>(a, b, each_lane));
+    store<T>(beside + i / 2, every_second<1, T>(a, b, each_lane));
+  }
+  for (; i < count; ++i) (i % 2 ? beside : to)[i / 2] = from[i];
+}
+
+}  // namespace detail
+
+// Column i goes to to[i % stride · pitch + i / stride], for the columns [first, last) of a row.
+template <class T>
+void sort_columns(const T* row, Dim first, Dim last, Dim stride, Dim pitch, T* to) {
+  if (first >= last) return;
+  if (stride == 1) {
+    Dim i = first;
+    for (; i + lanes<T> <= last; i += lanes<T>) store<T>(to + i, load<T>(row + i));
+    if (i < last) store_part<T>(to + i, load_part<T>(row + i, last - i), last - i);
+  } else if (stride == 2) {
+    T *even = to + first % 2 * pitch + first / 2, *odd = to + (first + 1) % 2 * pitch + (first + 1) / 2;
+    detail::split_pairs(row + first, last - first, even, odd);
+  } else {
+    for (Dim i = first; i < smaller_of(first + stride, last); ++i) {
+      T* column = to + i % stride * pitch + i / stride;
+      for (Dim at = i; at < last; at += stride) *column++ = row[at];
+    }
+  }
+}
+
+}  // namespace onnxgrad::ONNXGRAD_ISA
