@@ -23,12 +23,23 @@ def session_options(threads: int | None) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
-    # Waiting threads sleep: a spinning one takes the core that the optimizer, or another process, needs.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    for name, value in _waiting(onnxruntime.__version__).items():
+        options.add_session_config_entry(name, value)
     # A pattern plans one block for a whole run, beside what the first run took: a third more memory, no time.
     options.enable_mem_pattern = False
     options.log_severity_level = 3  # warnings are about shapes that a training graph reuses
     return options
+
+
+def _waiting(version: str) -> dict[str, str]:
+    """How threads without work wait: awake from one node to the next, asleep between runs.
+
+    A thread that stays awake takes the core that the optimizer, or another process, needs. Before
+    1.27 onnxruntime cannot say for how long: there threads sleep at once.
+    """
+    if tuple(map(int, version.split(".")[:2])) < (1, 27):
+        return {"session.intra_op.allow_spinning": "0"}
+    return {"session.intra_op.spin_duration_us": "50", "session.force_spinning_stop": "1"}
 
 
 class Runner:
