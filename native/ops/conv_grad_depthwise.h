@@ -116,6 +116,12 @@ template <class T> class SortedPlane {
   std::vector<Dim> offsets_;
 };
 
+// Planes of a few registers' width are traversed by columns of registers: each row is loaded once and serves three. Wider
+// ones by rows, which memory delivers faster than anything else.
+template <class T> bool is_wide(Dim width) {
+  return width > 2 * lanes<T>;
+}
+
 // dW[f][tap] = Σ dY[f][o] · X[o·stride + tap·dilation − pad], any stride, dilation and number of
 // filters per channel.
 template <class T> class DepthwiseDw : public FilterGradient<T> {
@@ -193,7 +199,8 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
   // copy of X is needed.
   void add_3x3(const T* dy, const T* x, double* sums) const {
     Vec<T> sum[3][3] = {};
-    for (Dim w = 0; w < g_.out[2]; w += lanes<T>) {
+    for (Dim row = 0; row < g_.in[1] && is_wide<T>(g_.out[2]); ++row) add_row(dy, x, row, sum);
+    for (Dim w = 0; w < g_.out[2] && !is_wide<T>(g_.out[2]); w += lanes<T>) {
       const Dim first = w - g_.pad[2], count = smaller(lanes<T>, g_.out[2] - w);
       count == lanes<T>&& three_inside<T>(first, g_.in[2])
           ? add_columns<true>(dy + w, x, first, count, sum)
@@ -203,6 +210,33 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
     for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 4
       for (int j = 0; j < 3; ++j) sums[3 * i + j] += double(sum_lanes<T>(sum[i][j]));
+  }
+
+  // A row of X and the three rows of dY that read it: through tap row i, row + pad − i.
+  void add_row(const T* dy, const T* x, Dim row, Vec<T> (&sum)[3][3]) const {
+    for (Dim w = 0; w < g_.out[2]; w += lanes<T>) {
+      const Dim first = w - g_.pad[2], count = smaller(lanes<T>, g_.out[2] - w);
+      count == lanes<T>&& three_inside<T>(first, g_.in[2])
+          ? add_pixels<true>(dy + w, x, row, first, count, sum)
+          : add_pixels<false>(dy + w, x, row, first, count, sum);
+    }
+  }
+  template <bool inside> ONNXGRAD_INLINE void add_pixels(const T* dy, const T* x, Dim row,
+                                                         Dim first, Dim count,
+                                                         Vec<T> (&sum)[3][3]) const {
+    Vec<T> v[3];
+#pragma GCC unroll 4
+    for (int j = 0; j < 3; ++j)
+      v[j] = load_bordered<inside>(x + row * g_.in[2], g_.in[2], first + j);
+#pragma GCC unroll 4
+    for (int i = 0; i < 3; ++i) {
+      const Dim h = row + g_.pad[1] - i;
+      if (h < 0 || h >= g_.out[1]) continue;
+      const T* from = dy + h * g_.out[2];
+      const Vec<T> d = inside ? load<T>(from) : load_between<T>(from, 0, count);
+#pragma GCC unroll 4
+      for (int j = 0; j < 3; ++j) sum[i][j] = fma(d, v[j], sum[i][j]);
+    }
   }
 
   // A register of columns of dY, from top to bottom; `first` is the leftmost column of X that they
