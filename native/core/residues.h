@@ -32,7 +32,12 @@ template <class T> void split_pairs(const T* from, Dim count, T* to, T* beside) 
     store<T>(to + i / 2, every_second<0, T>(a, b, each_lane));
     store<T>(beside + i / 2, every_second<1, T>(a, b, each_lane));
   }
-  for (; i < count; ++i) (i % 2 ? beside : to)[i / 2] = from[i];
+  const Dim rest = count - i;
+  if (rest == 0) return;
+  const Vec<T> a = load_some<T>(from + i, smaller_of(rest, lanes<T>));
+  const Vec<T> b = rest > lanes<T> ? load_part<T>(from + i + lanes<T>, rest - lanes<T>) : Vec<T>{};
+  store_some<T>(to + i / 2, every_second<0, T>(a, b, each_lane), (rest + 1) / 2);
+  if (rest > 1) store_part<T>(beside + i / 2, every_second<1, T>(a, b, each_lane), rest / 2);
 }
 
 }  // namespace detail

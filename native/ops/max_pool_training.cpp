@@ -51,6 +51,8 @@ std::vector<Window> prepare(const Call& call) {
     check_covers(call, w, a + 2);
     list.push_back(w);
   }
+  if (list[0].in * list[1].in * list[2].in >= Dim(1) << 31)
+    call.fail("input X has shape " + to_string(call.shape("X")) + ", expected fewer than 2^31 elements per channel");
   return list;
 }
 
@@ -66,7 +68,7 @@ template <class T> class PoolRow {
         for (Dim i = 0; i < w_.kernel; ++i) {
           const Dim column = i * w_.dilation, row = (d * h_.kernel + h) * residue_ * w_.stride;
           offsets_.push_back(row + column % w_.stride * residue_ + column / w_.stride);
-          places_.push_back((d * d_.dilation * h_.in + h * h_.dilation) * w_.in + column);
+          places_.push_back(BitsOf<T>((d * d_.dilation * h_.in + h * h_.dilation) * w_.in + column));
         }
   }
   Dim size() const { return d_.kernel * h_.kernel * residue_ * w_.stride; }
@@ -78,18 +80,21 @@ template <class T> class PoolRow {
     for (Dim i = 0; i < w_.out; i += lanes<T>) {
       const Dim count = smaller_of(lanes<T>, w_.out - i);
       Vec<T> best = splat<T>(-std::numeric_limits<T>::infinity());
-      VecBits<T> which = VecBits<T>{} - 1;
-      for (Dim tap = 0; tap < Dim(offsets_.size()); ++tap) {
-        const Vec<T> v = load<T>(memory + offsets_[std::size_t(tap)] + i);
+      VecBits<T> place = VecBits<T>{} - 1;  // of the best, counted from the window's corner; -1: none yet
+      for (std::size_t tap = 0; tap < offsets_.size(); ++tap) {
+        const Vec<T> v = load<T>(memory + offsets_[tap] + i);
         const VecBits<T> better = (v > best) | (v != v);
         best = select(better, v, best);
-        which = select(better, VecBits<T>{} + BitsOf<T>(tap), which);
+        place = select(better, VecBits<T>{} + places_[tap], place);
       }
       store_some<T>(y + i, best, count);
-      for (Dim j = 0; j < count && indices; ++j) {
-        const Dim tap = which[j] >= 0 ? Dim(which[j]) : first_inside(d, h, i + j);
-        indices[i + j] = number + corner + (i + j) * w_.stride + places_[std::size_t(tap)];
-      }
+      if (!indices) continue;
+      BitsOf<T> places[lanes<T>];
+      std::memcpy(places, &place, sizeof places);
+      for (Dim j = 0; j < count; ++j)
+        if (places[j] < 0) places[j] = places_[std::size_t(first_inside(d, h, i + j))];
+      const Dim first = number + corner + i * w_.stride;
+      for (Dim j = 0; j < count; ++j) indices[i + j] = first + j * w_.stride + places[j];
     }
   }
 
@@ -116,7 +121,8 @@ template <class T> class PoolRow {
 
   const Window &d_, &h_, &w_;
   Dim width_, residue_;
-  std::vector<Dim> offsets_, places_;  // of a tap: in working memory, and in X from the window's corner
+  std::vector<Dim> offsets_;         // of a tap, in working memory
+  std::vector<BitsOf<T>> places_;    // of a tap, in X from the window's corner
 };
 
 }  // namespace
