@@ -7,6 +7,7 @@
 #include "ops/conv_grad_direct_dw.h"
 #include "ops/conv_grad_direct_dx.h"
 #include "ops/conv_grad_few_channels_dx.h"
+#include "ops/conv_grad_few_numbers.h"
 #include "ops/conv_grad_plain.h"
 #include "ops/conv_grad_pointwise.h"
 #include "ops/conv_grad_winograd_dw.h"
@@ -65,10 +66,16 @@ std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t win
   return std::make_unique<PlainDx<T>>(s);
 }
 
+// Whether the chosen dW also gives a dBias that is accurate enough.
+template <class T> bool gives_dbias(const FilterGradient<T>* dw, const ConvShape& s) {
+  return dw && dw->gives_dbias() && !dbias_has_few_numbers(s);
+}
+
 template <class T>
 std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile) {
   std::unique_ptr<FilterGradient<T>> chosen;
   const bool fast = s.rank() <= 3 && !empty(s);
+  if (fast && dw_has_few_numbers(s) && plan<FewNumbersDw<T>>(chosen, s)) return chosen;
   if (fast && is_pointwise(s) && plan<PointwiseDw<T>>(chosen, s)) return chosen;
   if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDw<T, 4>>(chosen, s))
     return chosen;
