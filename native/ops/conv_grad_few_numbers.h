@@ -113,11 +113,11 @@ template <class T> class FewNumbersDw : public FilterGradient<T> {
               last = in_w < g_.in[2] ? smaller(g_.out[2], (g_.in[2] - 1 - in_w) / step + 1) : 0;
     if (first >= last) return {};
     const Dim plane = n * s_.groups * s_.channels + channel;
-    return wide_dot(dy + (n * s_.groups * s_.filters + f) * s_.out_size() +
-                        (d * g_.out[1] + h) * g_.out[2] + first,
-                    x + plane * s_.in_size() + (in_d * g_.in[1] + in_h) * g_.in[2] + in_w +
-                        first * step,
-                    step, last - first);
+    return wide_dot(
+        dy + (n * s_.groups * s_.filters + f) * s_.out_size() + (d * g_.out[1] + h) * g_.out[2] +
+            first,
+        x + plane * s_.in_size() + (in_d * g_.in[1] + in_h) * g_.in[2] + in_w + first * step, step,
+        last - first);
   }
   // Which input output `o` reads through tap `k`, along axis a.
   Dim input_at(int a, Dim o, Dim k) const {

@@ -4,6 +4,8 @@ Y is linear in X, in W and in the bias, so each gradient sums dY times the other
 connects. The sum over the kernel is written as a loop over its taps: tap k meets the outputs in one strided slice.
 """
 
+import math
+
 import numpy as np
 
 
@@ -58,7 +60,7 @@ def filter_sum(dy, x, exactly):
     """Σ_{n, o} dy·x for each filter and channel. The terms of a few numbers may cancel: then a judge must not show
     its own rounding, and the sum is taken in a wider type."""
     wide = np.longdouble if exactly else np.float64
-    dy, x = (a.reshape(*a.shape[:3], -1).astype(wide) for a in (dy, x))
+    dy, x = (a.reshape(*a.shape[:3], math.prod(a.shape[3:])).astype(wide) for a in (dy, x))
     return np.einsum("ngmp,ngcp->gmc", dy, x, optimize=not exactly).astype(np.float64)
 
 
