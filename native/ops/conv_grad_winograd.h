@@ -125,6 +125,28 @@ template <class T> Dim whole_registers(Dim channels) {
   return ceil_div(channels, lanes<T>) * lanes<T>;
 }
 
+// out[j·rows + i] = in[i·pitch + j] for j < columns: the transpose of a few rows that are whole
+// registers. A register is stored in full where what it holds too much of is overwritten next.
+template <int rows, class T>
+ONNXGRAD_INLINE void transpose_rows(const T* in, Dim pitch, Dim columns, T* out) {
+  if constexpr (rows > lanes<T>) return transpose(in, pitch, rows, columns, out, Dim(rows));
+  if constexpr (rows <= lanes<T>)
+    for (Dim j = 0; j < columns; j += lanes<T>) {
+      Vec<T> square[lanes<T>] = {};
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i) square[i] = load<T>(in + i * pitch + j);
+      transpose_square<T>(square);
+#pragma GCC unroll 16
+      for (int k = 0; k < int(lanes<T>); ++k) {
+        T* to = out + (j + k) * rows;
+        if ((j + k) * rows + lanes<T> <= columns * rows)
+          store<T>(to, square[k]);
+        else if (j + k < columns)
+          store_part<T>(to, square[k], rows);
+      }
+    }
+}
+
 // The planes of one tensor that tiles are cut from: one slab of each channel of each image.
 template <class T> struct Planes {
   const T* data;

@@ -20,22 +20,22 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
         panels_(panel_count<T>(columns_)),
         dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
         product_pitch_(panels_ * kPanel<T>),
-        slab_piece_(even_piece(g_.out[0], kMostSlabs)),
+        slab_piece_(even_piece(g_.out[0], most_slabs())),
         slab_pieces_(ceil_div(g_.out[0], slab_piece_)),
         grid_(g_.out[1], g_.out[2]),
         blocks_(grid_.blocks(s.images, kBlockTiles)) {
     const Block most = blocks_.largest();
-    const Dim per_tile = kPoints * (dy_pitch_ + product_pitch_) * Dim(sizeof(T));
     blocks_together_ =
-        clamp(kRoundBytes / per_tile, 256, 2048) / larger(slab_piece_ * most.pixels(), 1);
+        clamp(kRoundBytes / tile_bytes(), 256, 2048) / larger(slab_piece_ * most.pixels(), 1);
     blocks_together_ = even_piece(blocks_.count(), larger(blocks_together_, 1));
     round_dy_ = blocks_together_ * most.pixels() * slab_piece_;
     round_x_ = blocks_together_ * most.pixels() * (slab_piece_ + g_.kernel[0] - 1);
     dy_tiles_ = space_.shared<T>(kPoints * round_dy_ * dy_pitch_);
     x_tiles_ = space_.shared<T>(kPoints * round_x_ * product_pitch_);
+    has_totals_ = rounds() > kRoundsTogether;
     const Dim products = kPoints * g_.kernel[0] * s.filters * product_pitch_;
     products_ = space_.shared<T>(products);
-    totals_ = space_.shared<T>(has_totals() ? products : 0);
+    totals_ = space_.shared<T>(has_totals_ ? products : 0);
     strip_ = space_.scratch<T>(larger(strip_size<m, m, T>(most, s.filters, 1),
                                       strip_size<m, kSide, T>(most, s.channels, g_.stride[2])),
                                blocks_together_ * 2 * slab_piece_);
@@ -49,7 +49,7 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
       const Round round = round_of(i);
       transform(call, round);
       multiply(call, round, i % kRoundsTogether > 0);
-      if (has_totals() && (i % kRoundsTogether == kRoundsTogether - 1 || i == rounds() - 1))
+      if (has_totals_ && (i % kRoundsTogether == kRoundsTogether - 1 || i == rounds() - 1))
         add_to_totals(call, i >= kRoundsTogether);
     }
     const Dim pieces = s_.filters * panels_ * g_.kernel[0];
@@ -61,9 +61,13 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
 
  private:
   static constexpr int kSide = m + r - 1, kPoints = kSide * kSide;
-  static constexpr Dim kBlockTiles = 64, kMostSlabs = 16, kRoundsTogether = 8;
+  static constexpr Dim kBlockTiles = 64, kRoundsTogether = 8;
   static constexpr Dim kRoundBytes =
       Dim(6) << 20;  // of transformed tiles: a share of the last-level cache
+
+  Dim tile_bytes() const { return kPoints * (dy_pitch_ + product_pitch_) * Dim(sizeof(T)); }
+  // Slabs share those of X that they all read, as far as a block of them fits into a round.
+  Dim most_slabs() const { return clamp(kRoundBytes / (kBlockTiles * tile_bytes()), 2, 16); }
 
   // Blocks [first, last) of tiles in slabs [slab, slab + slabs) of dY, and in the slabs of X that
   // these read: one more for each further tap along the slabs.
@@ -208,7 +212,6 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
   }
 
   // Sums of sums: the error of a long sum grows with the root of a few rounds, not of all.
-  bool has_totals() const { return rounds() > kRoundsTogether; }
   void add_to_totals(Call& call, bool add) {
     const T* from = space_[products_].data();
     const Span<T> totals = space_[totals_];
@@ -219,10 +222,12 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
 
   // dW[f][(k, phase, c)] = Gᵀ P G for the columns of one panel.
   void store_filter(Dim filter, Dim k, Dim panel) {
-    const Dim point = g_.kernel[0] * s_.filters * product_pitch_;
-    const T* from = space_[has_totals() ? totals_ : products_].data() +
-                    (k * s_.filters + filter) * product_pitch_;
-    for (Dim c = panel * kPanel<T>; c < smaller(columns_, (panel + 1) * kPanel<T>); c += lanes<T>) {
+    const Dim point = g_.kernel[0] * s_.filters * product_pitch_, first = panel * kPanel<T>,
+              width = smaller(columns_ - first, kPanel<T>);
+    const T* from = space_[has_totals_ ? totals_ : products_].data() +
+                    (k * s_.filters + filter) * product_pitch_ + first;
+    T taps[r * r * kPanel<T>];
+    for (Dim c = 0; c < width; c += lanes<T>) {
       Vec<T> p[kSide][kSide], g[r][r];
 #pragma GCC unroll 8
       for (int i = 0; i < kSide; ++i)
@@ -231,31 +236,35 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
       both_ways(p, g, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
         Winograd<m, r>::filter_grad(in, out);
       });
-      T taps[r * r * lanes<T>];
 #pragma GCC unroll 4
       for (int i = 0; i < r; ++i)
 #pragma GCC unroll 4
-        for (int j = 0; j < r; ++j) store<T>(taps + (r * i + j) * lanes<T>, g[i][j]);
-      store_taps(filter, k, c, taps);
+        for (int j = 0; j < r; ++j) store<T>(taps + (r * i + j) * kPanel<T> + c, g[i][j]);
     }
+    if (phases_ == 1 && g_.kernel[0] == 1)
+      return transpose_rows<r * r>(taps, kPanel<T>, width,
+                                   dw_.data() + (filter * s_.channels + first) * r * r);
+    for (Dim c = 0; c < width; c += lanes<T>) store_apart(filter, k, first + c, taps + c);
   }
 
-  // taps[r·r][lanes] of the columns (phase, channel) from c on.
-  void store_taps(Dim filter, Dim k, Dim c, const T* taps) {
-    const Dim per_phase = columns_ / phases_, phase = c / per_phase, step = g_.stride[2],
-              channel = c % per_phase, width = smaller(s_.channels - channel, lanes<T>);
-    T* to = dw_.data() + (filter * s_.channels + channel) * s_.taps() + k * r * step * r * step;
-    if (step == 1) return transpose(taps, lanes<T>, r * r, width, to, s_.taps());
-    to += phase / step * r * step + phase % step;
-    for (Dim i = 0; i < width; ++i)
+  // One register of columns (phase, channel), from column c on, whose taps are not all of the
+  // kernel's: tap j of phase p is tap j·step + p.
+  void store_apart(Dim filter, Dim k, Dim c, const T* taps) const {
+    const Dim per_phase = columns_ / phases_, step = g_.stride[2], phase = c / per_phase;
+    const Dim channel = c % per_phase, width = smaller(s_.channels - channel, lanes<T>);
+    const Dim all = s_.taps(), slab = all / g_.kernel[0];
+    T* to = dw_.data() + (filter * s_.channels + channel) * all + k * slab +
+            phase / step * r * step + phase % step;
+    for (Dim i = 0; i < width; ++i, to += all)
       for (Dim tap = 0; tap < r * r; ++tap)
-        to[i * s_.taps() + (tap / r * r * step + tap % r) * step] = taps[tap * lanes<T> + i];
+        to[(tap / r * r * step + tap % r) * step] = taps[tap * kPanel<T> + i];
   }
 
   const ConvShape& s_;
   Geometry g_;
   Dim phases_, columns_, panels_, dy_pitch_, product_pitch_, slab_piece_, slab_pieces_;
   Dim blocks_together_ = 1, round_dy_ = 0, round_x_ = 0;  // of a round: blocks, tiles
+  bool has_totals_ = false;
   TileGrid<m> grid_;
   Blocks blocks_;
   Workspace space_;

@@ -13,17 +13,12 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
   Dim bytes() const override { return correlation_.bytes(); }
 
   void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
-    const Dim slab_taps = s_.taps() / 9;
+    const Dim all = s_.taps(), channels = s_.channels;
     correlation_.run(
         call, dy.data(), dx.data(), [&](Dim filter, Dim slab_tap, Dim, Dim panel, T* taps) {
           const Dim first = panel * kPanel<T>;
-          const T* from =
-              w.data() +
-              ((filter * s_.channels + first) * slab_taps + slab_taps - 1 - slab_tap) * 9;
-          pack_transposed(from, s_.taps(), 9, smaller(s_.channels - first, kPanel<T>), taps);
-          for (int tap = 0; tap < 4; ++tap)
-            std::swap_ranges(taps + tap * kPanel<T>, taps + (tap + 1) * kPanel<T>,
-                             taps + (8 - tap) * kPanel<T>);
+          const T* from = w.data() + (filter * channels + first + 1) * all - (slab_tap + 1) * 9;
+          pack_transposed(from, all, 9, smaller(channels - first, kPanel<T>), taps);
         });
   }
 
@@ -31,6 +26,7 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
   static CorrelationShape mirrored(const ConvShape& s) {
     const Geometry g(s);
     CorrelationShape c;
+    c.mirrored = true;
     c.images = s.images, c.inputs = s.filters, c.outputs = s.channels, c.slab_taps = g.kernel[0];
     for (int a = 0; a < 3; ++a)
       c.in[a] = g.out[a], c.out[a] = g.in[a], c.first[a] = g.pad[a] - (g.kernel[a] - 1);

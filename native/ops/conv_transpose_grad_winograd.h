@@ -17,6 +17,7 @@ template <class T> class WinogradTransposeDx : public InputGradient<T> {
         call, dy.data(), dx.data(), [&](Dim input, Dim, Dim phase, Dim panel, T* taps) {
           const Dim first = panel * kPanel<T>;
           const T* from = w.data() + (first * s_.channels + input) * 16 + phase / 2 * 4 + phase % 2;
+          std::fill(taps, taps + 4 * kPanel<T>, T(0));
           for (Dim c = 0; c < smaller(s_.filters - first, kPanel<T>); ++c)
             for (Dim tap = 0; tap < 4; ++tap)
               taps[tap * kPanel<T> + c] = from[c * s_.channels * 16 + tap / 2 * 8 + tap % 2 * 2];

@@ -16,6 +16,7 @@ struct CorrelationShape {
   Dim in[3], out[3];            // slabs, rows, columns
   Dim first[3];                 // where output 0 begins to read; may lie outside
   Dim slab_taps = 1, step = 1;  // the step is that of rows and columns, which have r·step taps
+  bool mirrored = false;  // along rows and columns the taps are given from the last to the first
   Dim phases() const { return step * step; }
   Dim in_size() const { return in[0] * in[1] * in[2]; }
   Dim out_size() const { return out[0] * out[1] * out[2]; }
@@ -42,7 +43,7 @@ template <class T, int m, int r> class WinogradCorrelation {
   Dim bytes() const { return space_.bytes(); }
 
   // load_taps(i, slab tap, phase, panel, taps) gives taps[r·r][kPanel]: those of input i to the
-  // outputs of one panel.
+  // outputs of one panel, and 0 where it has fewer.
   template <class F> void run(Call& call, const T* x, T* y, const F& load_taps) {
     space_.open();
     x_ = x, y_ = y;
@@ -82,18 +83,23 @@ template <class T, int m, int r> class WinogradCorrelation {
 
   // U[ξ][panel][k][o] = G g Gᵀ,  k = (slab tap, phase, input)
   template <class F> void transform_filters(Dim panel, Dim k, const F& load_taps) {
-    const Dim pitch = filter_pitch(),
-              channels = depth_ == s_.inputs ? depth_ : slab_pitch_ / s_.phases();
-    T taps[r * r * kPanel<T>] = {};
-    if (k % channels < s_.inputs)
+    const Dim pitch = filter_pitch(), channels = slab_pitch_ / s_.phases();
+    T taps[r * r * kPanel<T>];
+    if (depth_ == s_.inputs)
+      load_taps(k, Dim(0), Dim(0), panel, taps);
+    else if (k % channels < s_.inputs)
       load_taps(k % channels, k / slab_pitch_, k % slab_pitch_ / channels, panel, taps);
+    else
+      std::fill(taps, taps + r * r * kPanel<T>, T(0));
+    const T* first = s_.mirrored ? taps + (r * r - 1) * kPanel<T> : taps;
+    const Dim step = s_.mirrored ? -kPanel<T> : kPanel<T>;
     T* to = space_[filters_].data() + (panel * depth_ + k) * kPanel<T>;
     for (Dim c = 0; c < kPanel<T>; c += lanes<T>) {
       Vec<T> g[r][r], u[kSide][kSide];
 #pragma GCC unroll 4
       for (int i = 0; i < r; ++i)
 #pragma GCC unroll 4
-        for (int j = 0; j < r; ++j) g[i][j] = load<T>(taps + (r * i + j) * kPanel<T> + c);
+        for (int j = 0; j < r; ++j) g[i][j] = load<T>(first + (r * i + j) * step + c);
       both_ways(g, u,
                 [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m, r>::filter(in, out); });
 #pragma GCC unroll 8
