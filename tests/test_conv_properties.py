@@ -32,7 +32,7 @@ def convolutions(draw):
         return draw(st.lists(st.integers(low, high), min_size=rank, max_size=rank))
 
     size = per_axis(1, {1: 60, 2: 14, 3: 7, 4: 4}[rank])
-    same = draw(st.booleans()) and rank == 2  # the shapes that have algorithms of their own
+    same = draw(st.booleans()) and rank in (2, 3)  # the shapes that have algorithms of their own
     kernel = [draw(st.sampled_from((1, 3)))] * rank if same else per_axis(1, 4)
     strides = [1] * rank if same else per_axis(1, 3)
     dilations = [1] * rank if same else per_axis(1, 3)

@@ -41,7 +41,7 @@ class ChannelSets {
       for (Dim set = 0; set < count_; ++set) f(set, [&](Dim n, auto&& body) { call.parallel_for(n, body); });
       return;
     }
-    const Dim group = larger_of(1, kPointwiseGrain / larger_of(1, elements()));
+    const Dim group = larger_of(1, kPointwiseGrain / 2 / larger_of(1, elements()));  // summed and written: twice the work
     call.parallel_ranges(count_, group, [&](Dim begin, Dim end) {
       for (Dim set = begin; set < end; ++set)
         f(set, [](Dim n, auto&& body) ONNXGRAD_LAMBDA {

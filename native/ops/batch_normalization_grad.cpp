@@ -37,22 +37,61 @@ template <class T> Coefficients<T> set_channel(const Batch<T>& s, Dim channel, d
   return {T(a), T(-a * inv * inv * dy_x / count), T(-a * dy / count)};
 }
 
+// The same, a register at a time.
+template <class T> struct Normalised {
+  Vec<T> a, b, c, mean;
+  ONNXGRAD_INLINE Vec<T> operator()(Vec<T> dy, Vec<T> x) const { return fma(a, dy, fma(b, x - mean, c)); }
+};
+
+// f(k, n) for the registers of a row, cut where they would cross lines of the cache: short rows begin anywhere, and a
+// register that crosses costs two. For results only: a sum would depend on where its terms lie in memory.
+template <class T, class F> ONNXGRAD_INLINE void each_aligned_register(const T* row, Dim size, F&& f) {
+  const Dim head = smaller_of(until_aligned(row, lanes<T>), size);
+  if (head > 0) f(0, head);
+  Dim k = head;
+  for (; k + lanes<T> <= size; k += lanes<T>) f(k, lanes<T>);
+  if (k < size) f(k, size - k);
+}
+
+template <class T> ONNXGRAD_INLINE void set_short_row(const Normalised<T>& gradient, const T* dy, const T* x, T* dx, Dim size) {
+  each_aligned_register<T>(dx, size, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
+    store_some<T>(dx + k, gradient(load_some<T>(dy + k, n), load_some<T>(x + k, n)), n);
+  });
+}
+
+// Running sums of dY and of dY·(X − mean), in several registers each: they hide the latency of the additions.
+template <class T> struct RowSums {
+  static constexpr int kRows = 4;
+  Vec<T> mean, dy_sum[kRows] = {}, dy_x_sum[kRows] = {};
+
+  // Adds `rows` rows, `step` elements apart.
+  template <int rows> ONNXGRAD_INLINE void add(const T* dy, const T* x, Dim step, Dim size) {
+    each_register<T>(0, size, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
+#pragma GCC unroll 4
+      for (int i = 0; i < rows; ++i) {
+        const Vec<T> v = load_some<T>(dy + i * step + k, n);
+        dy_sum[i] += v;
+        dy_x_sum[i] = fma(v, load_some<T>(x + i * step + k, n) - mean, dy_x_sum[i]);
+      }
+    });
+  }
+  static double total(const Vec<T> (&sum)[kRows]) { return double(sum_lanes<T>((sum[0] + sum[1]) + (sum[2] + sum[3]))); }
+};
+
 // Σ dY and Σ dY·(X − mean) of a channel with short rows: the registers go on from row to row.
 template <class T> Sums sum_short_rows(const ChannelSets& sets, Dim channel, const Batch<T>& s) {
-  const Vec<T> mean = splat<T>(s.mean[channel]);
+  if (sets.elements() == 0) return {{0, 0, 0}};
+  constexpr int kRows = RowSums<T>::kRows;
+  const Dim rows = sets.rows(), size = sets.elements() / rows, step = (sets.row(channel, 1) - sets.row(channel, 0)) * size;
+  const Dim together = larger_of(kReduceBlock / size, kRows);  // before double takes over
+  const T *dy = s.dy + sets.row(channel, 0) * size, *x = s.x + sets.row(channel, 0) * size;
   Sums total{{0, 0, 0}};
-  for (Dim i = 0; i < sets.pieces();) {
-    Vec<T> dy_sum{}, dy_x_sum{};
-    for (Dim count = 0; i < sets.pieces() && count < kReduceBlock; ++i) {
-      const auto p = sets.piece(channel, i);
-      each_register<T>(0, p.size, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
-        const Vec<T> dy = load_some<T>(s.dy + p.at + k, n);
-        dy_sum += dy;
-        dy_x_sum = fma(dy, load_some<T>(s.x + p.at + k, n) - mean, dy_x_sum);
-      });
-      count += p.size;
-    }
-    total.value[0] += double(sum_lanes<T>(dy_sum)), total.value[1] += double(sum_lanes<T>(dy_x_sum));
+  for (Dim row = 0; row < rows;) {
+    RowSums<T> sums{splat<T>(s.mean[channel])};
+    const Dim end = smaller_of(row + together, rows);
+    for (; row + kRows <= end; row += kRows) sums.template add<kRows>(dy + row * step, x + row * step, step, size);
+    for (; row < end; ++row) sums.template add<1>(dy + row * step, x + row * step, step, size);
+    total.value[0] += RowSums<T>::total(sums.dy_sum), total.value[1] += RowSums<T>::total(sums.dy_x_sum);
   }
   return total;
 }
@@ -77,11 +116,13 @@ template <class T> void images(Call& call, const ChannelSets& sets, const Batch<
     const Dim first = channel * sets.pieces();
     for (Dim i = first; i < first + (short_rows ? 1 : sets.pieces()); ++i) dy += sums[i].value[0], dy_x += sums[i].value[1];
     const Coefficients<T> f = set_channel(s, channel, dy, dy_x, double(sets.elements()));
+    const Normalised<T> gradient{splat<T>(f.a), splat<T>(f.b), splat<T>(f.c), splat<T>(mean)};
     go(sets.pieces(), [&](Dim i) {
       const auto p = sets.piece(channel, i);
+      const T *dy_row = s.dy + p.at, *x_row = s.x + p.at;
+      if (short_rows && !streamed) return set_short_row<T>(gradient, dy_row, x_row, s.dx + p.at, p.size);
       fill<T>(Span<T>(s.dx + p.at, p.size), streamed, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
-        const Vec<T> centred = load_some<T>(s.x + p.at + k, n) - splat<T>(mean);
-        return fma(splat<T>(f.a), load_some<T>(s.dy + p.at + k, n), fma(splat<T>(f.b), centred, splat<T>(f.c)));
+        return gradient(load_some<T>(dy_row + k, n), load_some<T>(x_row + k, n));
       });
       if (streamed) stream_done();
     });

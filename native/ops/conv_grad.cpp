@@ -44,8 +44,9 @@ template <class T> void conv_grad(Call& call) {
   const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"),
                 dbias = call.output<T>("dBias");
   if (find_dx) find_dx->run(call, dy, w, dx);
-  if (find_dw) find_dw->run(call, dy, x, dw, dbias);
-  if (dbias && !(find_dw && find_dw->gives_dbias())) conv_dbias<T>(call, s, dy, dbias);
+  const bool together = gives_dbias(find_dw.get(), s);
+  if (find_dw) find_dw->run(call, dy, x, dw, together ? dbias : Span<T>());
+  if (dbias && !together) conv_dbias<T>(call, s, dy, dbias);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(conv_grad)
 

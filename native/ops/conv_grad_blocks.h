@@ -1,6 +1,8 @@
 // How the algorithms cut images into pieces, and how a piece with its zero borders gets into
 // working memory.
 #pragma once
+#include <algorithm>
+
 #include "core/gemm.h"
 #include "core/workspace.h"
 #include "ops/conv_grad_shape.h"
@@ -35,6 +37,7 @@ template <class T> class InputGradient {
 
  protected:
   bool has_bias() const { return bool(bias_); }
+  Span<const T> bias_values() const { return bias_; }
   T bias(Dim channel) const { return bias_ ? bias_[channel] : T(0); }
   // A register of `count` channels from `channel` on; 0 without a bias.
   Vec<T> bias(Dim channel, Dim count) const {
@@ -56,13 +59,23 @@ template <class T> class FilterGradient {
   virtual void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) = 0;
 };
 
-// out[i] = Σ_part partial[part][i], added in order.
+// out[i] = Σ_part partial[part][i], added in order; some numbers at a time, which the compiler
+// keeps in registers.
 template <class P, class T> void add_parts(Call& call, const P* partial, Dim parts, Span<T> out) {
+  constexpr Dim together = 64;
   call.parallel_ranges(out.size(), 16384, [&](Dim begin, Dim end) {
-    for (Dim i = begin; i < end; ++i) {
-      P sum = partial[i];
-      for (Dim part = 1; part < parts; ++part) sum += partial[part * out.size() + i];
-      out[i] = T(sum);
+    for (Dim first = begin; first < end; first += together) {
+      const Dim count = smaller(together, end - first);
+      P sums[together] = {};
+      std::copy(partial + first, partial + first + count, sums);
+      for (Dim part = 1; part < parts; ++part) {
+        const P* from = partial + part * out.size() + first;
+        if (count == together)
+          for (Dim i = 0; i < together; ++i) sums[i] += from[i];
+        else
+          for (Dim i = 0; i < count; ++i) sums[i] += from[i];
+      }
+      for (Dim i = 0; i < count; ++i) out[first + i] = T(sums[i]);
     }
   });
 }

@@ -1,5 +1,6 @@
-// Which algorithm computes the gradients of a convolution. Decided by the shape alone, so that every machine and number of
-// threads does the same. ConvTransposeGrad chooses its filter gradient here too.
+// Which algorithm computes the gradients of a convolution. Decided by the shape alone, so that
+// every machine and number of threads does the same. ConvTransposeGrad chooses its filter gradient
+// here too.
 #pragma once
 #include <memory>
 
@@ -7,6 +8,7 @@
 #include "ops/conv_grad_direct_dw.h"
 #include "ops/conv_grad_direct_dx.h"
 #include "ops/conv_grad_few_channels_dx.h"
+#include "ops/conv_grad_few_numbers.h"
 #include "ops/conv_grad_plain.h"
 #include "ops/conv_grad_pointwise.h"
 #include "ops/conv_grad_winograd_dw.h"
@@ -26,9 +28,27 @@ inline bool is_3x3_stride_1(const ConvShape& s) {
 }
 
 // One group with enough channels to pay for the transforms, and not more than working memory holds.
-inline bool suits_winograd(const ConvShape& s) {
-  return is_3x3_stride_1(s) && s.groups == 1 && s.channels >= 16 && s.filters >= 16 &&
+inline bool has_winograd_channels(const ConvShape& s) {
+  return s.groups == 1 && s.channels >= 16 && s.filters >= 16 &&
          s.channels * s.filters <= 512 * 512;
+}
+
+// 3×3 or d×3×3, stride 1.
+inline bool suits_winograd(const ConvShape& s) {
+  for (int a = 0; a < s.rank(); ++a)
+    if (s.stride[a] != 1 || s.dilation[a] != 1) return false;
+  const int rank = s.rank();
+  return (rank == 2 || rank == 3) && s.kernel[rank - 2] == 3 && s.kernel[rank - 1] == 3 &&
+         has_winograd_channels(s);
+}
+
+// 4×4, stride 2: four phases of 2×2 taps. Where an odd size leaves half a tile it must be a small
+// part.
+inline bool suits_phased_winograd(const ConvShape& s) {
+  if (s.rank() != 2 || !has_winograd_channels(s)) return false;
+  for (int a = 0; a < 2; ++a)
+    if (s.kernel[a] != 4 || s.stride[a] != 2 || s.dilation[a] != 1 || s.out[a] < 4) return false;
+  return true;
 }
 
 inline bool is_depthwise(const ConvShape& s, Dim most_filters) {
@@ -71,14 +91,23 @@ std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t win
   return chosen ? std::move(chosen) : std::make_unique<PlainDx<T>>(s);
 }
 
+// Whether the chosen dW also gives a dBias that is accurate enough.
+template <class T> bool gives_dbias(const FilterGradient<T>* dw, const ConvShape& s) {
+  return dw && dw->gives_dbias() && !dbias_has_few_numbers(s);
+}
+
 template <class T>
 std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile) {
   std::unique_ptr<FilterGradient<T>> chosen;
   const bool fast = s.rank() <= 3 && !empty(s);
+  if (fast && dw_has_few_numbers(s) && plan<FewNumbersDw<T>>(chosen, s)) return chosen;
   if (fast && is_pointwise(s) && plan<PointwiseDw<T>>(chosen, s)) return chosen;
   if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDw<T, 4>>(chosen, s))
     return chosen;
   if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDw<T, 2>>(chosen, s))
+    return chosen;
+  if (fast && suits_phased_winograd(s) && winograd_tile != 0 &&
+      plan<WinogradDw<T, 2, 2>>(chosen, s))
     return chosen;
   if (fast && is_depthwise(s, 4) && plan<DepthwiseDw<T>>(chosen, s)) return chosen;
   if (fast && plan<DirectDw<T>>(chosen, s)) return chosen;

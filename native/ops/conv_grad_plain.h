@@ -2,7 +2,7 @@
 // and kept as the version that one can read; also what is left when no faster algorithm takes a
 // shape.
 #pragma once
-#include "ops/conv_grad_blocks.h"
+#include "ops/conv_grad_few_numbers.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
@@ -56,17 +56,17 @@ void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w,
     Shape i = detail::zero_index(s.in);
     T* to = dx.data() + plane * in;
     do {
-      double sum = 0;
+      WideSum<T, double> sum;
       Shape k = detail::zero_index(s.kernel);
       Dim tap = 0;
       do {
         const Dim o = detail::output_of(s, i, k);
         for (Dim m = 0; m < s.filters && o >= 0; ++m)
-          sum += double(dy[((n * s.groups + g) * s.filters + m) * out + o]) *
-                 double(w[((g * s.filters + m) * s.channels + c) * taps + tap]);
+          sum.add_product(double(dy[((n * s.groups + g) * s.filters + m) * out + o]),
+                          double(w[((g * s.filters + m) * s.channels + c) * taps + tap]));
         ++tap;
       } while (detail::next_index(k, s.kernel));
-      *to++ = T(sum);
+      *to++ = T(sum.high + sum.low);
     } while (detail::next_index(i, s.in));
   });
 }
@@ -81,15 +81,15 @@ void plain_dw(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> x,
     Shape k = detail::zero_index(s.kernel);
     Dim tap = 0;
     do {
-      double sum = 0;
+      WideSum<T, double> sum;
       Shape o = detail::zero_index(s.out);
       for (Dim flat = 0; flat < out; ++flat, detail::next_index(o, s.out)) {
         const Dim i = detail::input_of(s, o, k);
         for (Dim n = 0; n < s.images && i >= 0; ++n)
-          sum += double(dy[(n * s.groups * s.filters + filter) * out + flat]) *
-                 double(x[((n * s.groups + g) * s.channels + c) * in + i]);
+          sum.add_product(double(dy[(n * s.groups * s.filters + filter) * out + flat]),
+                          double(x[((n * s.groups + g) * s.channels + c) * in + i]));
       }
-      dw[pair * taps + tap++] = T(sum);
+      dw[pair * taps + tap++] = T(sum.high + sum.low);
     } while (detail::next_index(k, s.kernel));
   });
 }
@@ -130,15 +130,21 @@ template <class T> double plane_sum(const T* from, Dim count) {
   return total;
 }
 
-// dBias[m] = Σ_{n, o} dY[n, m, o]
+// dBias[m] = Σ_{n, o} dY[n, m, o]. A few numbers may all cancel, so their sum is the wide one.
 template <class T>
 void conv_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias) {
   const Dim filters = s.groups * s.filters, out = s.out_size(), cost = s.images * out;
   call.parallel_ranges(filters, 32768 / (cost + 1) + 1, [&](Dim begin, Dim end) {
     for (Dim m = begin; m < end; ++m) {
-      double sum = 0;
-      for (Dim n = 0; n < s.images; ++n) sum += plane_sum(dy.data() + (n * filters + m) * out, out);
-      dbias[m] = T(sum);
+      WideSum<T, double> sum;
+      for (Dim n = 0; n < s.images; ++n) {
+        const T* plane = dy.data() + (n * filters + m) * out;
+        if (dbias_has_few_numbers(s))
+          sum.add(wide_sum(plane, out));
+        else
+          sum.high += plane_sum(plane, out);
+      }
+      dbias[m] = T(sum.high + sum.low);
     }
   });
 }

@@ -1,26 +1,51 @@
-// What both Winograd gradients share: the transforms of F(m×m, 3×3), and tiles of images in working
+// What both Winograd gradients share: the transforms of F(m×m, r×r), and tiles of images in working
 // memory.
 //
 // A 3-tap correlation of 4 inputs to 2 outputs takes 4 products instead of 6 (Lavin and Gray 2015,
 // Winograd 1980):
 //
-//   y = Aᵀ[(G g) ⊙ (Bᵀ d)]        d: m + 2 inputs, g: 3 taps, y: m outputs
+//   y = Aᵀ[(G g) ⊙ (Bᵀ d)]        d: m + r − 1 inputs, g: r taps, y: m outputs
 //
-// In two dims each transform acts on columns, then on rows. Summed over channels, ⊙ becomes (m +
-// 2)² matrix products. The gradient of g is dg = Gᵀ[(A dy) ⊙ (Bᵀ d)]: the same matrices,
+// In two dims each transform acts on columns, then on rows. Summed over channels, ⊙ becomes (m + r
+// − 1)² matrix products. The gradient of g is dg = Gᵀ[(A dy) ⊙ (Bᵀ d)]: the same matrices,
 // transposed.
+//
+// Two convolutions are made of such ones: a third dim is a sum over the slabs that an output reads,
+// and r·s taps with stride s are s² "phases" of r×r taps with stride 1, each on the pixels of one
+// residue of the stride.
 #pragma once
+#include <algorithm>
 #include <cstring>
 
 #include "ops/conv_grad_blocks.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// One-dimensional transforms; V is a register. m = 2: all entries are 0, ±1 and ½, so hardly any
-// accuracy is lost.
-template <int m> struct Winograd;
+// One-dimensional transforms; V is a register.
+template <int m, int r> struct Winograd;
 
-template <> struct Winograd<2> {
+// 3 products instead of 4, and nothing but additions of two numbers.
+template <> struct Winograd<2, 2> {
+  template <class V> static ONNXGRAD_INLINE void input(const V (&d)[3], V (&out)[3]) {  // Bᵀ d
+    out[0] = d[0] - d[1], out[1] = d[1], out[2] = d[2] - d[1];
+  }
+  template <class V> static ONNXGRAD_INLINE void output(const V (&p)[3], V (&y)[2]) {  // Aᵀ p
+    y[0] = p[0] + p[1], y[1] = p[1] + p[2];
+  }
+  template <class V>
+  static ONNXGRAD_INLINE void output_grad(const V (&dy)[2], V (&out)[3]) {  // A dy
+    out[0] = dy[0], out[1] = dy[0] + dy[1], out[2] = dy[1];
+  }
+  template <class V> static ONNXGRAD_INLINE void filter(const V (&g)[2], V (&out)[3]) {  // G g
+    out[0] = g[0], out[1] = g[0] + g[1], out[2] = g[1];
+  }
+  template <class V> static ONNXGRAD_INLINE void filter_grad(const V (&p)[3], V (&dg)[2]) {  // Gᵀ p
+    dg[0] = p[0] + p[1], dg[1] = p[1] + p[2];
+  }
+};
+
+// 4 products instead of 6. All entries are 0, ±1 and ½, so hardly any accuracy is lost.
+template <> struct Winograd<2, 3> {
   template <class V> static ONNXGRAD_INLINE void input(const V (&d)[4], V (&out)[4]) {  // Bᵀ d
     out[0] = d[0] - d[2], out[1] = d[1] + d[2], out[2] = d[2] - d[1], out[3] = d[1] - d[3];
   }
@@ -41,9 +66,9 @@ template <> struct Winograd<2> {
   }
 };
 
-// m = 4, interpolation at 0, ±1, ±2, ∞: 36 products for 16 outputs where m = 2 takes 64, but
-// entries up to 8 cancel each other: about ten times the error.
-template <> struct Winograd<4> {
+// 6 products instead of 12, interpolation at 0, ±1, ±2, ∞: 36 products for 16 outputs where m = 2
+// takes 64, but entries up to 8 cancel each other: about ten times the error.
+template <> struct Winograd<4, 3> {
   template <class V> static ONNXGRAD_INLINE void input(const V (&d)[6], V (&out)[6]) {
     const V a = d[4] - d[2] * 4.f, b = d[3] - d[1] * 4.f, c = d[4] - d[2], e = (d[3] - d[1]) * 2.f;
     out[0] = d[0] * 4.f - d[2] * 5.f + d[4];
@@ -100,23 +125,53 @@ template <class T> Dim whole_registers(Dim channels) {
   return ceil_div(channels, lanes<T>) * lanes<T>;
 }
 
-// A rectangle of an image of `channels` planes, pixel by pixel with the channels side by side
-// ([y][x][channel], so that a register holds one pixel of several channels), channels filled up to
-// whole registers with zeros. The rectangle begins at (y, x), which may lie outside: there it is
-// zero.
-template <class T> void gather_pixels(const T* planes, Dim channels, Dim height, Dim width, Dim y,
-                                      Dim x, Dim rows, Dim columns, T* out) {
-  const Dim pitch = whole_registers<T>(channels), plane = height * width;
-  const Dim left = clamp(-x, 0, columns), copied = larger(smaller(columns, width - x) - left, 0);
-  const auto clear = [](T* from, Dim count) {
-    std::memset(from, 0, static_cast<std::size_t>(count) * sizeof(T));
+// out[j·rows + i] = in[i·pitch + j] for j < columns: the transpose of a few rows that are whole
+// registers. A register is stored in full where what it holds too much of is overwritten next.
+template <int rows, class T>
+ONNXGRAD_INLINE void transpose_rows(const T* in, Dim pitch, Dim columns, T* out) {
+  if constexpr (rows > lanes<T>) return transpose(in, pitch, rows, columns, out, Dim(rows));
+  if constexpr (rows <= lanes<T>)
+    for (Dim j = 0; j < columns; j += lanes<T>) {
+      Vec<T> square[lanes<T>] = {};
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i) square[i] = load<T>(in + i * pitch + j);
+      transpose_square<T>(square);
+#pragma GCC unroll 16
+      for (int k = 0; k < int(lanes<T>); ++k) {
+        T* to = out + (j + k) * rows;
+        if ((j + k) * rows + lanes<T> <= columns * rows)
+          store<T>(to, square[k]);
+        else if (j + k < columns)
+          store_part<T>(to, square[k], rows);
+      }
+    }
+}
+
+// The planes of one tensor that tiles are cut from: one slab of each channel of each image.
+template <class T> struct Planes {
+  const T* data;
+  Dim image_pitch, channel_pitch, channels, height, width;
+};
+
+// A rectangle of an image, pixel by pixel with the channels side by side ([y][x][channel], so that
+// a register holds one pixel of several channels), channels filled up to whole registers with
+// zeros. The rectangle begins at (y, x), which may lie outside: there it is zero.
+template <class T>
+void gather_pixels(const Planes<T>& from, Dim image, Dim y, Dim x, Dim rows, Dim columns, T* out) {
+  const Dim pitch = whole_registers<T>(from.channels);
+  const T* planes = from.data + image * from.image_pitch;
+  const Dim left = clamp(-x, 0, columns),
+            copied = larger(smaller(columns, from.width - x) - left, 0);
+  const auto clear = [](T* first, Dim count) {
+    std::memset(first, 0, static_cast<std::size_t>(count) * sizeof(T));
   };
   for (Dim i = 0; i < rows; ++i, out += columns * pitch) {
-    if (y + i < 0 || y + i >= height || pitch != channels) clear(out, columns * pitch);
-    if (y + i < 0 || y + i >= height) continue;
+    const bool outside = y + i < 0 || y + i >= from.height;
+    if (outside || pitch != from.channels) clear(out, columns * pitch);
+    if (outside) continue;
     clear(out, left * pitch);
-    transpose(planes + (y + i) * width + x + left, plane, channels, copied, out + left * pitch,
-              pitch);
+    transpose(planes + (y + i) * from.width + x + left, from.channel_pitch, from.channels, copied,
+              out + left * pitch, pitch);
     clear(out + (left + copied) * pitch, (columns - left - copied) * pitch);
   }
 }
@@ -128,34 +183,46 @@ template <int m> struct TileGrid {
   Blocks blocks(Dim images, Dim most) const { return Blocks(images, {1, rows, columns}, most); }
 };
 
-// For each tile of a block, each register of channels: body(tile, channel, patch[size][size]) where
-// the patches of neighbouring tiles begin m pixels apart, the first at pixel (shift_y, shift_x) of
-// the plane. `strip` is working memory for strip_size<m, size>() elements.
+// Where the patches of tiles lie in a plane: those of neighbouring tiles begin m·step pixels apart,
+// the first at (y, x); the elements of a patch are `step` pixels apart. Phase (i, j) is the same i
+// rows down and j columns to the right.
+struct PatchGrid {
+  Dim y, x, step;
+  Dim phases() const { return step * step; }
+};
+
+// For each tile of a block, each phase, each register of channels:
+//   body(tile, phase · whole_registers(channels) + channel, patch[size][size]).
+// `strip` is working memory for strip_size<m, size>() elements.
 template <int m, int size, class T, class F>
-ONNXGRAD_INLINE void for_tiles(const Block& b, const T* tensor, Dim image_pitch, Dim channels,
-                               Dim height, Dim width, Dim shift_y, Dim shift_x, T* strip,
-                               F&& body) {
-  const Dim rows = b.size[1] * m + size - m, columns = b.size[2] * m + size - m,
-            pitch = whole_registers<T>(channels);
+ONNXGRAD_INLINE void for_tiles(const Block& b, const Planes<T>& from, const PatchGrid& grid,
+                               T* strip, F&& body) {
+  const Dim step = grid.step, rows = step * (b.size[1] * m + size - m),
+            columns = step * (b.size[2] * m + size - m);
+  const Dim pitch = whole_registers<T>(from.channels);
   Dim tile = 0;
   for (Dim n = 0; n < b.images; ++n) {
-    gather_pixels(tensor + (b.image + n) * image_pitch, channels, height, width,
-                  b.at[1] * m + shift_y, b.at[2] * m + shift_x, rows, columns, strip);
+    gather_pixels(from, b.image + n, step * b.at[1] * m + grid.y, step * b.at[2] * m + grid.x, rows,
+                  columns, strip);
     for (Dim ty = 0; ty < b.size[1]; ++ty)
       for (Dim tx = 0; tx < b.size[2]; ++tx, ++tile)
-        for (Dim c = 0; c < pitch; c += lanes<T>) {
-          const T* from = strip + (ty * m * columns + tx * m) * pitch + c;
-          Vec<T> patch[size][size];
+        for (Dim phase = 0; phase < grid.phases(); ++phase) {
+          const Dim y = step * ty * m + phase / step, x = step * tx * m + phase % step;
+          for (Dim c = 0; c < pitch; c += lanes<T>) {
+            const T* at = strip + (y * columns + x) * pitch + c;
+            Vec<T> patch[size][size];
 #pragma GCC unroll 8
-          for (int i = 0; i < size; ++i)
+            for (int i = 0; i < size; ++i)
 #pragma GCC unroll 8
-            for (int j = 0; j < size; ++j) patch[i][j] = load<T>(from + (i * columns + j) * pitch);
-          body(tile, c, patch);
+              for (int j = 0; j < size; ++j)
+                patch[i][j] = load<T>(at + (i * columns + j) * step * pitch);
+            body(tile, phase * pitch + c, patch);
+          }
         }
   }
 }
-template <int m, int size, class T> Dim strip_size(const Block& most, Dim channels) {
-  return (most.size[1] * m + size - m) * (most.size[2] * m + size - m) *
+template <int m, int size, class T> Dim strip_size(const Block& most, Dim channels, Dim step) {
+  return step * (most.size[1] * m + size - m) * step * (most.size[2] * m + size - m) *
          whole_registers<T>(channels);
 }
 

@@ -90,14 +90,12 @@ template <class T> void conv_transpose_grad(Call& call) {
   const ConvShape s = prepare(call);
   if (s.channels * s.taps() > 0 && s.channels * s.in_size() > (Dim(1) << 29))
     call.fail("input dY has shape " + to_string(call.shape("dY")) + ", expected at most 2^29 elements per image and group");
-  const auto find_dw = call.wants("dW") ? choose_dw<T>(s, 2) : nullptr;
-  std::unique_ptr<TransposeDx<T>> find_dx = call.wants("dX") ? std::make_unique<TransposeDx<T>>(s) : nullptr;
-  Workspace::acquire(call, larger(find_dx ? find_dx->bytes() : 0, find_dw ? find_dw->bytes() : 0));
+  TransposeGradients<T> gradients(s, call.wants("dX"), call.wants("dW"));
+  Workspace::acquire(call, gradients.bytes());
   const Span<const T> dy = call.input<T>("dY"), x = call.input<T>("X"), w = call.input<T>("W");
   const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"), dbias = call.output<T>("dBias");
-  if (find_dx) find_dx->run(call, dy, w, dx);
-  if (find_dw) find_dw->run(call, x, dy, dw, Span<T>());
-  if (dbias) set_dbias<T>(call, s, dy, dbias);
+  gradients.run(call, dy, x, w, dx, dw, gradients.gives_dbias() ? dbias : Span<T>());
+  if (dbias && !gradients.gives_dbias()) set_dbias<T>(call, s, dy, dbias);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(conv_transpose_grad)
 

@@ -7,13 +7,15 @@
 #include "core/reduce.h"
 #include "core/transpose.h"
 #include "ops/conv_grad_choose.h"
+#include "ops/conv_transpose_grad_together.h"
+#include "ops/conv_transpose_grad_winograd.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
 
 // dX as a product with addresses: a pixel of dX reads `taps` pixels of each channel of dY, which lies in memory with
 // zeros around it, one image at a time (as it is, when it needs none and its planes are not a power of two apart).
-template <class T> class TransposeDx {
+template <class T> class TransposeDx : public InputGradient<T> {
  public:
   explicit TransposeDx(const ConvShape& s) : s_(s), depth_(s.channels * s.taps()) {
     for (int a = 0; a < s.rank(); ++a) {
@@ -29,9 +31,9 @@ template <class T> class TransposeDx {
     blocks_ = ceil_div(s.out_size(), kPixels);
     scratch_ = space_.scratch<char>(kPixels * Dim(sizeof(T*)) + kPixels * pitch() * Dim(sizeof(T)) + 64, s.groups * blocks_);
   }
-  Dim bytes() const { return space_.bytes(); }
+  Dim bytes() const override { return space_.bytes(); }
 
-  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) {
+  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
     if (dx.size() == 0) return;
     space_.open();
     const Dim filters = s_.groups * s_.filters, channels = s_.groups * s_.channels;
@@ -114,6 +116,36 @@ template <class T> class TransposeDx {
   Workspace::Shared<T> packed_{}, image_{};
   Workspace::Shared<std::int32_t> offsets_{};
   Workspace::Scratch<char> scratch_{};
+};
+
+// dX and dW, each by an algorithm of its own or both by one; planned for one shape.
+template <class T> class TransposeGradients {
+ public:
+  TransposeGradients(const ConvShape& s, bool wants_dx, bool wants_dw) {
+    const bool winograd = suits_winograd(s) || suits_phased_winograd(s);
+    if ((wants_dx || wants_dw) && !empty(s) && !winograd && !is_pointwise(s) && TransposeTogether<T>::suits(s)) {
+      together_ = std::make_unique<TransposeTogether<T>>(s);
+      return;
+    }
+    if (wants_dw) dw_ = choose_dw<T>(s, 2);
+    if (!wants_dx || (!empty(s) && suits_phased_winograd(s) && plan<WinogradTransposeDx<T>>(dx_, s))) return;
+    dx_ = std::make_unique<TransposeDx<T>>(s);
+  }
+  Dim bytes() const {
+    if (together_) return together_->bytes();
+    return larger(dx_ ? dx_->bytes() : 0, dw_ ? dw_->bytes() : 0);
+  }
+  bool gives_dbias() const { return together_ && together_->gives_dbias(); }
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<const T> w, Span<T> dx, Span<T> dw, Span<T> dbias) {
+    if (together_) together_->run(call, dy, x, w, dx, dw, dbias);
+    if (dx_) dx_->run(call, dy, w, dx);
+    if (dw_) dw_->run(call, x, dy, dw, Span<T>());
+  }
+
+ private:
+  std::unique_ptr<TransposeTogether<T>> together_;
+  std::unique_ptr<InputGradient<T>> dx_;
+  std::unique_ptr<FilterGradient<T>> dw_;
 };
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -28,6 +28,7 @@ inline SoftmaxShape softmax_flattened(const Call& call) {
 
 // Softmax:     sum over Y·dY;   dX = Y·(dY − sum)
 struct Softmax {
+  static constexpr bool sums_y = true;
   template <class V> static ONNXGRAD_INLINE V add_term(V sum, V dy, V y) { return fma(dy, y, sum); }
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
     return y * (dy - sum);
@@ -35,6 +36,7 @@ struct Softmax {
 };
 // LogSoftmax:  sum over dY;     dX = dY − sum·exp(Y)
 struct LogSoftmax {
+  static constexpr bool sums_y = false;
   template <class V> static ONNXGRAD_INLINE V add_term(V sum, V dy, V) { return sum + dy; }
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
     return fma(-sum, exp_of_log<T>(y), dy);
@@ -117,7 +119,8 @@ constexpr int kStripe = (kVectorBytes > 16 ? 256 : 128) / kVectorBytes;
 
 // Columns [0, width) of one [axis, inner] slab; `width` is at most a stripe, `full` says that it is
 // one. While dX is computed from the level 2 cache, the memory fetches the next stripe, `ahead`
-// elements from here.
+// elements from here. What the sum does not read is fetched a few rows ahead instead: a whole
+// stripe of it would take the place of what is needed first.
 template <class Kind, bool full, class T>
 ONNXGRAD_INLINE void softmax_stripe(SoftmaxShape s, const T* dy, const T* y, T* dx, Dim width,
                                     bool streamed, Dim ahead) {
@@ -145,7 +148,7 @@ ONNXGRAD_INLINE void softmax_stripe(SoftmaxShape s, const T* dy, const T* y, T* 
       if (!full && count(k) == 0) continue;
       if (full && streamed) {
         __builtin_prefetch(dy + ahead + at, 0, 2);
-        __builtin_prefetch(y + ahead + at, 0, 2);
+        __builtin_prefetch(y + at + (Kind::sums_y ? ahead : 16 * s.inner), 0, 2);
       }
       const Vec<T> value = Kind::template gradient<T>(load_some<T>(dy + at, count(k)),
                                                       load_some<T>(y + at, count(k)), total[k]);

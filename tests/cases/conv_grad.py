@@ -112,6 +112,54 @@ WINOGRAD = [
     conv("3x3, dW and dBias", 2, 32, 32, [12, 11], [3, 3], pads=[1] * 4, outputs=("dW", "dBias")),
 ]  # fmt: skip
 
+# The same with a third dim: slabs that several outputs read, more of them than a block holds, and those outside.
+WINOGRAD_3D = [
+    conv(
+        f"{listed(k)}, {c} to {m} channels, size {listed(size)}, pads {listed(p)}",
+        n, c, m, list(size), list(k), pads=list(p),
+    )
+    for n, c, m, size, k, p in (
+        (1, 16, 16, (4, 6, 5), (3, 3, 3), (1,) * 6), (2, 17, 33, (3, 5, 4), (3, 3, 3), (1,) * 6),
+        (1, 16, 20, (19, 4, 5), (3, 3, 3), (1,) * 6), (1, 64, 48, (9, 6, 6), (3, 3, 3), (1,) * 6),
+        (7, 16, 16, (2, 3, 3), (3, 3, 3), (1,) * 6), (2, 16, 24, (5, 6, 7), (1, 3, 3), (0, 1, 1) * 2),
+        (1, 16, 16, (4, 5, 5), (4, 3, 3), (3, 0, 2, 1, 1, 0)), (1, 20, 20, (1, 3, 9), (3, 3, 3), (1,) * 6),
+        (1, 16, 16, (3, 20, 40), (2, 3, 3), (0,) * 6),
+    )
+] + [
+    conv("3x3x3, dX alone", 1, 16, 16, [4, 6, 5], [3] * 3, pads=[1] * 6, outputs=("dX",)),
+    conv("3x3x3, dW alone", 1, 16, 16, [4, 6, 5], [3] * 3, pads=[1] * 6, outputs=("dW",)),
+    conv("3x3x3 without Winograd", 1, 16, 16, [4, 6, 5], [3] * 3, pads=[1] * 6, winograd_tile=0),
+    conv("3x3x3, tiles of four", 1, 16, 24, [4, 7, 10], [3] * 3, pads=[1] * 6, **_FOUR),
+]  # fmt: skip
+
+# 4x4 with stride 2: dW in four phases of 2x2 taps.
+PHASED_WINOGRAD = [
+    conv(f"4x4, stride 2, {c} to {m} channels, size {h}x{w}, pads {p}", n, c, m, [h, w], [4, 4], strides=[2, 2], pads=[p] * 4)
+    for n, c, m, h, w, p in (
+        (1, 16, 16, 8, 8, 1), (2, 17, 33, 13, 9, 1), (3, 40, 16, 10, 21, 0), (1, 32, 16, 9, 70, 2), (5, 16, 18, 8, 10, 1),
+    )
+]  # fmt: skip
+
+# One to eight numbers, of which each is a long sum.
+FEW_NUMBERS = [
+    conv("dW of one number", 3, 1, 1, [9, 40], [1, 1], strides=[1, 3], pads=[3, 0, 3, 0]),
+    conv("dW of one number, many rows", 2, 1, 1, [90, 140], [1, 1], pads=[0, 1, 0, 0]),
+    conv("dW of two numbers", 2, 1, 1, [57], [2], pads=[0, 1]),
+    conv("dW of four numbers, two groups", 2, 2, 4, [11, 9], [1, 1], group=2, pads=[1, 0, 2, 0]),
+    conv("dW of eight numbers, three dims", 2, 1, 1, [5, 6, 20], [2, 2, 2], dilations=[1, 2, 3]),
+    conv(
+        "dW of six numbers, a kernel beyond the image",
+        1,
+        1,
+        1,
+        [3, 2],
+        [2, 3],
+        pads=[2, 2, 1, 3],
+        dilations=[2, 2],
+    ),
+    conv("dW of one number, four dims", 1, 1, 1, [3, 4, 3, 5], [1] * 4),
+]
+
 POINTWISE = [
     conv(f"1x1, {c} to {m} channels, size {listed(size)}", n, c, m, list(size), [1] * len(size))
     for n, c, m, size in (
@@ -209,6 +257,9 @@ CASES = [
     *ATTRIBUTES_3D,
     *AUTO_PAD,
     *WINOGRAD,
+    *WINOGRAD_3D,
+    *PHASED_WINOGRAD,
+    *FEW_NUMBERS,
     *POINTWISE,
     *DEPTHWISE,
     *FEW_CHANNELS,

@@ -164,7 +164,7 @@ def test_ctrl_c_saves_a_checkpoint_and_the_resumed_run_ends_in_the_same_bits(fol
         "--seed",
         "3",
     ]
-    settings = ["--epochs", "400", "--batch-size", "8", "--dropout", "0.1", "--quiet"]
+    settings = ["--epochs", "1500", "--batch-size", "8", "--dropout", "0.1", "--quiet"]
     subprocess.run([*command, *settings, "-o", "whole.onnx", "--run-dir", "whole"], check=True)
     cutting = [*command, *settings, "-o", "cut.onnx", "--run-dir", "cut"]
     cut = subprocess.Popen(cutting, stdout=subprocess.PIPE, text=True)
