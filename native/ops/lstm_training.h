@@ -28,7 +28,7 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     for (const Tensor<T>& kept : {hall_, call_, iofc_}) clear_padding(call, kept, lengths_, s_.S);
     for (const Tensor<T>& final_state : {ht_, ct_}) clear_empty_rows(final_state, lengths_);
     if (!Base::chunks_.empty())
-      Base::run_stages(call, *this, {lengths_.sorted(), true, false, false, false}, false);
+      Base::run_stages(call, *this, {Base::gathers(), true, false, false, false}, false);
   }
 
   void run(Dim d, const Moment& m, Dim slice, const Moment*) {
@@ -37,7 +37,7 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     switch (m.stage) {
       case Stage::pack: return pack(d, first, last, slice == 0);
       case Stage::gather: return Base::gather(d, Base::chunk(m));
-      case Stage::linear: return Base::multiply_inputs(d, Base::chunk(m), 2 * first, 2 * last);
+      case Stage::linear: return multiply_inputs(d, Base::chunk(m), first, last);
       case Stage::step: return step(d, m, Base::block(lengths_.active(m.t), slice));
       default: return;
     }
@@ -72,6 +72,13 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     clear(Base::state_row(d, 0), s_.N * Base::padded_);
     for (Dim k = 0; k < s_.N && c0_; ++k)
       copy_row(c0_.row(0, d, lengths_.source(k)), s_.H, Base::state_row(d, k));
+  }
+  void multiply_inputs(Dim d, const Chunk& chunk, Dim first, Dim last) const {
+    if (!Base::w_in_place_) return Base::multiply_inputs(d, chunk, 2 * first, 2 * last);
+    for (Dim unit = 4 * first; unit < 4 * last; ++unit) {
+      const Dim column = unit / 4 * lanes<T>;
+      Base::multiply_inputs(d, chunk, unit % 4, column, std::min(s_.H - column, lanes<T>), unit);
+    }
   }
   T* peepholes(Dim d) const { return at(memory(d).more); }
 

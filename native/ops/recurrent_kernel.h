@@ -75,6 +75,8 @@ template <class T, class Cell> class RecurrentKernel {
   const Cell& cell(Dim d) const { return cells_[static_cast<std::size_t>(d)]; }
   T* at(Workspace::Shared<T> block) const { return space_[block].data(); }
 
+  static bool is_odd(const Moment& m) { return m.count % 2 != 0; }
+
   // What a slice has to do with the first `rows` rows.
   Block block(Dim rows, Dim slice) const {
     const Dim count = step_slices();
