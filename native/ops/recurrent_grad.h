@@ -164,12 +164,12 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
   Dim hidden_slices() const { return slices_for(s_.N * gates_ * s_.H * s_.H, hidden_panels()); }
   Dim input_slices(Dim rows) const {
     return slices_for(rows * gates_ * s_.H * s_.I,
-                      w_in_place_ ? input_panels() : (rows + kTileRows - 1) / kTileRows);
+                      w_in_place_ ? input_panels() : (rows + kTileRows - 1) / kTileRows, 8, 2);
   }
   // Of one slice.
   Dim columns_size() const { return (gates_ * s_.H + s_.I) * kPanel<T>; }
   Dim weight_slices(Dim rows) const {
-    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 16);
+    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 16, 4);
   }
   Dim gate_blocks() const {
     Dim blocks = 0;

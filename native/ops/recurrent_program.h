@@ -195,9 +195,12 @@ void run_programs(Call& call, Kernel& kernel, const std::vector<std::vector<Mome
 
 // Into how many slices to cut work of so many multiplications, when it consists of so many equal
 // units: about 10 µs each, so that taking one (0.1 µs) costs nothing and a busy core delays little.
-inline Dim slices_for(Dim multiplications, Dim units, Dim most = 8) {
+// `finer`: so many times more of them where there is work for one at all, so that threads which
+// share a phase with other work end together.
+inline Dim slices_for(Dim multiplications, Dim units, Dim most = 8, Dim finer = 1) {
   constexpr Dim kSliceWork = Dim(1) << 18;
-  return std::max(Dim(1), std::min({multiplications / kSliceWork, units, most}));
+  if (multiplications < kSliceWork) return 1;
+  return std::max(Dim(1), std::min({multiplications * finer / kSliceWork, units, most}));
 }
 // What it costs to pack an element of the weights, and of rows that lie apart, in multiplications.
 constexpr Dim kPackWork = 5, kGatherWork = 16;
