@@ -65,6 +65,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
       : Base(r, lengths, chunks, layout.gates, panel_count<T>(r.shape.H), sums_rows, space),
         layout_(layout),
         pitch_(pitch_for<T>(layout.columns() * s_.H)),
+        gate_block_(gate_block_for(layout.columns() * s_.H, 32 / s_.D)),
         w_in_place_(chunks.size() == 1 && leaves_weights_in_place<T>(chunks[0].rows)),
         r_in_place_(s_.N == 1 && s_.H % kPanel<T> == 0),
         zeros_(space.shared<T>(std::max(s_.H, s_.I))) {
@@ -74,7 +75,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
       memory_.push_back({shared(packed_size<T>(gates, s_.I)), shared(packed_size<T>(gates, s_.H)),
                          shared(packed_size<T>(rows, s_.I)), shared(packed_size<T>(rows, s_.H)),
                          shared(rows * pitch_), shared(s_.N * s_.H),
-                         shared(weight_slices(rows) * gate_block_size<T>(rows)),
+                         shared(weight_slices(rows) * gate_block_ * rows),
                          shared(lengths.sorted() ? rows * s_.I : 0),
                          shared(w_in_place_ ? input_slices(rows) * columns_size() : 0)});
   }
@@ -161,19 +162,22 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
 
   // ---- products
 
-  Dim hidden_slices() const { return slices_for(s_.N * gates_ * s_.H * s_.H, hidden_panels()); }
+  // The slices of `after` are of different size, so they are many: 8 + 16 + 32 over all directions.
+  Dim hidden_slices() const {
+    return slices_for(s_.N * gates_ * s_.H * s_.H, hidden_panels(), 8 / s_.D);
+  }
   Dim input_slices(Dim rows) const {
     return slices_for(rows * gates_ * s_.H * s_.I,
-                      w_in_place_ ? input_panels() : (rows + kTileRows - 1) / kTileRows, 8, 2);
+                      w_in_place_ ? input_panels() : (rows + kTileRows - 1) / kTileRows, 16 / s_.D);
   }
   // Of one slice.
   Dim columns_size() const { return (gates_ * s_.H + s_.I) * kPanel<T>; }
   Dim weight_slices(Dim rows) const {
-    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 16, 4);
+    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 32 / s_.D, 4);
   }
   Dim gate_blocks() const {
     Dim blocks = 0;
-    for (Dim gates : layout_.sections) blocks += (gates * s_.H + kGateBlock - 1) / kGateBlock;
+    for (Dim gates : layout_.sections) blocks += (gates * s_.H + gate_block_ - 1) / gate_block_;
     return blocks;
   }
 
@@ -198,13 +202,13 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
   void weight_slice(Dim d, const Moment& m, Dim slice, Weights&& weights) const {
     const Dim rows = chunk(m).rows, count = weight_slices(rows), blocks = gate_blocks();
     const Dim first_block = cut(blocks, count, slice), last_block = cut(blocks, count, slice + 1);
-    T* tiles = at(memory(d).tiles) + slice * gate_block_size<T>(rows);
+    T* tiles = at(memory(d).tiles) + slice * gate_block_ * rows;
     Dim block = 0, column = 0;  // of all sections
     for (std::size_t section = 0; section < layout_.sections.size(); ++section) {
       const Dim columns = layout_.sections[section] * s_.H;
-      for (Dim first = 0; first < columns; first += kGateBlock, ++block) {
+      for (Dim first = 0; first < columns; first += gate_block_, ++block) {
         if (block < first_block || block >= last_block) continue;
-        const Dim width = std::min(columns - first, kGateBlock);
+        const Dim width = std::min(columns - first, gate_block_);
         if (tensors_.dw || tensors_.dr)
           pack_gate_tiles(da_row(d, 0) + column + first, pitch_, rows, width, tiles);
         weights(Dim(section), first, width, static_cast<const T*>(tiles), !is_first(d, m));
@@ -276,7 +280,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
   }
 
   const GradLayout layout_;
-  const Dim pitch_;
+  const Dim pitch_, gate_block_;
   const bool w_in_place_, r_in_place_;
   Workspace::Shared<T> zeros_;
   std::vector<RecurrentGradMemory<T>> memory_;
