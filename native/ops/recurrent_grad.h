@@ -65,7 +65,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
       : Base(r, lengths, chunks, layout.gates, panel_count<T>(r.shape.H), sums_rows, space),
         layout_(layout),
         pitch_(pitch_for<T>(layout.columns() * s_.H)),
-        gate_block_(gate_block_for(layout.columns() * s_.H, 32 / s_.D)),
+        gate_block_(gate_block_for(layout.columns() * s_.H, 40 / s_.D)),
         w_in_place_(chunks.size() == 1 && leaves_weights_in_place<T>(chunks[0].rows)),
         r_in_place_(s_.N == 1 && s_.H % kPanel<T> == 0),
         zeros_(space.shared<T>(std::max(s_.H, s_.I))) {
@@ -162,7 +162,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
 
   // ---- products
 
-  // The slices of `after` are of different size, so they are many: 8 + 16 + 32 over all directions.
+  // The slices of `after` are of different size, so they are many: 8 + 16 + 40 over all directions.
   Dim hidden_slices() const {
     return slices_for(s_.N * gates_ * s_.H * s_.H, hidden_panels(), 8 / s_.D);
   }
@@ -173,7 +173,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
   // Of one slice.
   Dim columns_size() const { return (gates_ * s_.H + s_.I) * kPanel<T>; }
   Dim weight_slices(Dim rows) const {
-    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 32 / s_.D, 4);
+    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 40 / s_.D, 4);
   }
   Dim gate_blocks() const {
     Dim blocks = 0;

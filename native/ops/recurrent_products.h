@@ -225,19 +225,19 @@ template <bool add, class T, class A> void transposed_product(A weights, Dim cou
 // Gate columns that are packed together: their tiles (1 KiB per column) stay in the second-level
 // cache. Fewer where there would not be enough blocks for `slices`.
 constexpr Dim gate_block_for(Dim columns, Dim slices) {
-  return columns >= 4 * kTileRows * slices ? 4 * kTileRows : 2 * kTileRows;
+  Dim tiles = 4;
+  while (tiles > 1 && columns < tiles * kTileRows * slices) tiles /= 2;
+  return tiles * kTileRows;
 }
 
 // Columns [0, count) of dA as tiles of kTileRows: tile i is [rows][kTileRows], read as Columns.
 template <class T> void pack_gate_tiles(const T* da, Dim pitch, Dim rows, Dim count, T* tiles) {
-  for (Dim i = 0; i < count; i += kTileRows) {
-    const Dim width = std::min(count - i, Dim(kTileRows));
-    T* out = tiles + i * rows;
-    if (width == kTileRows)
-      for (Dim r = 0; r < rows; ++r, out += kTileRows)
-        std::memcpy(out, da + r * pitch + i, kTileRows * sizeof(T));
-    else
-      for (Dim r = 0; r < rows; ++r, out += kTileRows) copy_row(da + r * pitch + i, width, out);
+  const Dim whole = count / kTileRows * kTileRows;
+  for (Dim r = 0; r < rows; ++r, da += pitch) {
+    T* out = tiles + r * kTileRows;
+    for (Dim i = 0; i < whole; i += kTileRows)
+      std::memcpy(out + i * rows, da + i, kTileRows * sizeof(T));
+    if (whole < count) copy_row(da + whole, count - whole, out + whole * rows);
   }
 }
 
