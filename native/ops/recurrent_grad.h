@@ -65,7 +65,6 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
       : Base(r, lengths, chunks, layout.gates, panel_count<T>(r.shape.H), sums_rows, space),
         layout_(layout),
         pitch_(pitch_for<T>(layout.columns() * s_.H)),
-        gate_block_(gate_block_for(layout.columns() * s_.H, 40 / s_.D)),
         w_in_place_(chunks.size() == 1 && leaves_weights_in_place<T>(chunks[0].rows)),
         r_in_place_(s_.N == 1 && s_.H % kPanel<T> == 0),
         zeros_(space.shared<T>(std::max(s_.H, s_.I))) {
@@ -75,7 +74,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
       memory_.push_back({shared(packed_size<T>(gates, s_.I)), shared(packed_size<T>(gates, s_.H)),
                          shared(packed_size<T>(rows, s_.I)), shared(packed_size<T>(rows, s_.H)),
                          shared(rows * pitch_), shared(s_.N * s_.H),
-                         shared(weight_slices(rows) * gate_block_ * rows),
+                         shared(weight_slices(rows) * kGateBlock * rows),
                          shared(lengths.sorted() ? rows * s_.I : 0),
                          shared(w_in_place_ ? input_slices(rows) * columns_size() : 0)});
   }
@@ -162,13 +161,14 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
 
   // ---- products
 
-  // The slices of `after` are of different size, so they are many: 8 + 16 + 40 over all directions.
+  // Slices of `after`: at most 8 + 16 + 40 over all directions.
   Dim hidden_slices() const {
     return slices_for(s_.N * gates_ * s_.H * s_.H, hidden_panels(), 8 / s_.D);
   }
   Dim input_slices(Dim rows) const {
     return slices_for(rows * gates_ * s_.H * s_.I,
-                      w_in_place_ ? input_panels() : (rows + kTileRows - 1) / kTileRows, 16 / s_.D);
+                      w_in_place_ ? input_panels() : (rows + kTileRows - 1) / kTileRows, 16 / s_.D,
+                      2);
   }
   // Of one slice.
   Dim columns_size() const { return (gates_ * s_.H + s_.I) * kPanel<T>; }
@@ -177,7 +177,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
   }
   Dim gate_blocks() const {
     Dim blocks = 0;
-    for (Dim gates : layout_.sections) blocks += (gates * s_.H + gate_block_ - 1) / gate_block_;
+    for (Dim gates : layout_.sections) blocks += (gates * s_.H + kGateBlock - 1) / kGateBlock;
     return blocks;
   }
 
@@ -188,27 +188,35 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
                                                    const Moment* other, SetDh&& set_dh,
                                                    Weights&& weights) const {
     const Dim rows = chunk(m).rows, hidden = hidden_slices(), inputs = input_slices(rows);
-    if (slice < hidden) {
-      const Block block{0, lengths_.active(m.t), cut(hidden_panels(), hidden, slice),
-                        cut(hidden_panels(), hidden, slice + 1)};
-      if (tensors_.dh0 || !is_last(d, m)) set_dh(block);
-      return;
-    }
-    slice -= hidden;
-    if (slice >= inputs) return weight_slice(d, m, slice - inputs, weights);
-    if (tensors_.dx) input_gradient(d, m, slice, other);
+    const Dim weight = weight_slices(rows), index = large_first(slice, weight, hidden + inputs);
+    if (index < weight) return weight_slice(d, m, index, weights);
+    const Dim small = index - weight;
+    if (small < inputs && tensors_.dx) input_gradient(d, m, small, other);
+    if (small < inputs || (!tensors_.dh0 && is_last(d, m))) return;
+    set_dh(Block{0, lengths_.active(m.t), cut(hidden_panels(), hidden, small - inputs),
+                 cut(hidden_panels(), hidden, small - inputs + 1)});
+  }
+  // Threads begin at the halves of the slices (see first_slice). The slices of the weights, which
+  // are large, come first in either half, and the others last, so that two threads end together.
+  static Dim large_first(Dim slice, Dim large, Dim small) {
+    const Dim first_large = (large + 1) / 2, first_small = (small + 1) / 2;
+    if (slice < first_large) return slice;
+    if (slice < first_large + first_small) return slice - first_large + large;
+    const Dim second = slice - first_large - first_small, second_large = large - first_large;
+    if (second < second_large) return first_large + second;
+    return second - second_large + first_small + large;
   }
   template <class Weights>
   void weight_slice(Dim d, const Moment& m, Dim slice, Weights&& weights) const {
     const Dim rows = chunk(m).rows, count = weight_slices(rows), blocks = gate_blocks();
     const Dim first_block = cut(blocks, count, slice), last_block = cut(blocks, count, slice + 1);
-    T* tiles = at(memory(d).tiles) + slice * gate_block_ * rows;
+    T* tiles = at(memory(d).tiles) + slice * kGateBlock * rows;
     Dim block = 0, column = 0;  // of all sections
     for (std::size_t section = 0; section < layout_.sections.size(); ++section) {
       const Dim columns = layout_.sections[section] * s_.H;
-      for (Dim first = 0; first < columns; first += gate_block_, ++block) {
+      for (Dim first = 0; first < columns; first += kGateBlock, ++block) {
         if (block < first_block || block >= last_block) continue;
-        const Dim width = std::min(columns - first, gate_block_);
+        const Dim width = std::min(columns - first, kGateBlock);
         if (tensors_.dw || tensors_.dr)
           pack_gate_tiles(da_row(d, 0) + column + first, pitch_, rows, width, tiles);
         weights(Dim(section), first, width, static_cast<const T*>(tiles), !is_first(d, m));
@@ -280,7 +288,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
   }
 
   const GradLayout layout_;
-  const Dim pitch_, gate_block_;
+  const Dim pitch_;
   const bool w_in_place_, r_in_place_;
   Workspace::Shared<T> zeros_;
   std::vector<RecurrentGradMemory<T>> memory_;

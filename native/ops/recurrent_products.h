@@ -223,12 +223,8 @@ template <bool add, class T, class A> void transposed_product(A weights, Dim cou
 // ---- gradients of the weights:  C[gates][columns] (+)= dAᵀ · B, over the rows of a chunk
 
 // Gate columns that are packed together: their tiles (1 KiB per column) stay in the second-level
-// cache. Fewer where there would not be enough blocks for `slices`.
-constexpr Dim gate_block_for(Dim columns, Dim slices) {
-  Dim tiles = 4;
-  while (tiles > 1 && columns < tiles * kTileRows * slices) tiles /= 2;
-  return tiles * kTileRows;
-}
+// cache.
+constexpr Dim kGateBlock = 4 * kTileRows;
 
 // Columns [0, count) of dA as tiles of kTileRows: tile i is [rows][kTileRows], read as Columns.
 template <class T> void pack_gate_tiles(const T* da, Dim pitch, Dim rows, Dim count, T* tiles) {
@@ -262,7 +258,7 @@ template <class T> ONNXGRAD_INLINE void prefetch_tile(const T* c, Dim pitch, Dim
     for (Dim j = 0; j < kPanel<T>; j += kLine<T>) __builtin_prefetch(c + i * pitch + j, 1);
 }
 
-// For `count` gate columns, packed by pack_gate_tiles. `add`: C += …
+// For `count` <= kGateBlock gate columns, packed by pack_gate_tiles. `add`: C += …
 template <class T>
 void weight_gradient(const T* tiles, Dim count, Dim rows, WeightGradient<T> g, bool add) {
   if (!g.c) return;
