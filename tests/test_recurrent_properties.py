@@ -17,22 +17,26 @@ from cases.recurrent import (
     draw_gradient_inputs,
     draw_inputs,
 )
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
 EXAMPLES = int(os.environ.get("ONNXGRAD_EXAMPLES", "60"))
-# An unbounded gate lets the state grow from step to step, and what float32 rounds off grows with it: those
-# functions are drawn in double only, where the promised bound is 900 units in the last place instead of 33.
-BOUNDED = ["Sigmoid", "Tanh", "Softsign"]
+# At a kink the slope depends on the last bit of a value; test_kernels.py tries these functions away from it.
 SMOOTH = [f for f in FUNCTIONS if f not in {"Relu", "ThresholdedRelu", "LeakyRelu", "HardSigmoid"}]
+# An unbounded gate can multiply the state in every step, and what was rounded off with it, up to 1e150 in eight
+# steps. Settings whose exact states exceed this are not tried: nobody trains such a network.
+LARGEST_STATE = 100
+# A term of a gradient is a product of about eight rounded numbers (dh, o, 1 − h², c, i, 1 − i, R, …), so its error is
+# up to eight times that of one rounding. Measured: at most 4.9 times, in 240 000 drawn outputs of which 19 needed it.
+ROUNDINGS = 8
 WIDTHS = st.integers(1, 9) | st.sampled_from((15, 16, 17, 31, 32, 33, 40, 64))
 
 
 @st.composite
-def drawn_settings(draw, family: Family, dtype=np.float32) -> Setting:
+def drawn_settings(draw, family: Family) -> Setting:
     """Sizes lie next to a register's width as often as not; a step may be cut into several slices."""
     S, N, I, H = draw(st.integers(0, 9)), draw(st.integers(0, 20)), draw(WIDTHS), draw(WIDTHS)  # noqa: E741
     attributes = dict(direction=draw(st.sampled_from(("forward", "reverse", "bidirectional"))))
@@ -41,8 +45,7 @@ def drawn_settings(draw, family: Family, dtype=np.float32) -> Setting:
         attributes[family.flag] = 1
     if draw(st.integers(0, 3)) == 0:
         count = directions * len(family.standard)
-        functions = st.sampled_from(BOUNDED if dtype == np.float32 else SMOOTH)
-        names = draw(st.lists(functions, min_size=count, max_size=count))
+        names = draw(st.lists(st.sampled_from(SMOOTH), min_size=count, max_size=count))
         attributes.update(activations=names, activation_alpha=ALPHAS, activation_beta=BETAS)
     lengths = None
     if draw(st.booleans()):
@@ -57,46 +60,64 @@ def case_of(op: str, inputs: dict[str, np.ndarray], attributes) -> Case:
     return Case("drawn", **samples, **attributes).of(contracts()[op])
 
 
-def shaken(case: Case, dtype) -> Case:
-    """The case with every number off by about half a unit in the last place."""
-    rng, half = np.random.default_rng(1), np.finfo(dtype).eps / 2
-    inputs = {
-        k: v
-        if v.dtype == np.int32
-        else v.astype(np.float64) * (1 + half * rng.normal(size=v.shape))
-        for k, v in case.inputs(dtype).items()
-    }
-    return case_of(case.contract.name, inputs, case.attributes)
-
-
 def rms(array) -> float:
     return float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
 
 
+def shaken(case: Case, dtype, seed: int) -> Case:
+    """The case with every number off by up to half a unit in the last place, as rounding it leaves it."""
+    rng, half = np.random.default_rng(seed), np.finfo(dtype).eps / 2
+    inputs = {
+        name: v
+        if v.dtype == np.int32
+        else v.astype(np.float64) * (1 + rng.uniform(-half, half, v.shape))
+        for name, v in case.inputs(dtype).items()
+    }
+    return case_of(case.contract.name, inputs, case.attributes)
+
+
+def changes_by_rounding(case: Case, dtype, expected: dict) -> dict[str, float]:
+    """How far each exact result moves when the inputs are rounded: the most in four draws."""
+    moved = [shaken(case, dtype, seed).run_reference(np.float64) for seed in range(4)]
+    return {name: max(rms(m[name] - expected[name]) for m in moved) for name in case.wanted()}
+
+
 def assert_as_exact_as_its_inputs(case: Case, dtype) -> None:
-    """Within the contract's bound; or, where a drawn sum cancels, within 8 times what rounding the inputs changes."""
+    """Within the contract's bound of the exact result, or as near to it as its inputs allow.
+
+    The second matters where an output is a few numbers, each the sum of many terms that cancel: one number of dW for
+    I = H = 1 can be a thousandth of its terms.
+    """
     got, expected = case.run_numpy(dtype), case.run_reference(dtype)
-    moved = shaken(case, dtype).run_reference(np.float64)
-    for name in case.wanted():
-        natural = 8 * rms(moved[name] - expected[name])
-        allowed = max(case.bound(dtype) * rms(expected[name]), natural)
-        assert rms(got[name] - expected[name]) <= allowed, name
+    errors = {name: rms(got[name] - expected[name]) for name in case.wanted()}
+    over = [n for n, e in errors.items() if not e <= case.bound(dtype) * rms(expected[n])]
+    if not over:
+        return
+    natural = changes_by_rounding(case, dtype, expected)
+    assert all(errors[name] <= ROUNDINGS * natural[name] for name in over), over
+
+
+def stable_gradient_inputs(family: Family, setting: Setting) -> dict[str, np.ndarray]:
+    with np.errstate(all="ignore"):
+        inputs = draw_gradient_inputs(family, setting)
+    assume(all(np.abs(inputs[name]).max(initial=0) <= LARGEST_STATE for name in family.kept))
+    return inputs
 
 
 def assert_right(family: Family, setting: Setting, dtype, threads: int) -> None:
     """The forward operator and its gradient, each from the exact inputs."""
     kernels.set_num_threads(threads)
-    name = family.op.upper()
+    name, inputs = family.op.upper(), stable_gradient_inputs(family, setting)
     for case in (
         case_of(f"{name}Training", draw_inputs(family, setting), setting.attributes),
-        case_of(f"{name}Grad", draw_gradient_inputs(family, setting), setting.attributes),
+        case_of(f"{name}Grad", inputs, setting.attributes),
     ):
         assert_as_exact_as_its_inputs(case, dtype)
 
 
 def assert_same_bits(family: Family, setting: Setting, wanted: str) -> None:
     """One output alone, on three threads, has the bits that it has among the others on one."""
-    inputs = draw_gradient_inputs(family, setting)
+    inputs = stable_gradient_inputs(family, setting)
     case = case_of(f"{family.op.upper()}Grad", inputs, setting.attributes)
     kernels.set_num_threads(1)
     together = case.run_numpy(np.float32)
@@ -106,26 +127,21 @@ def assert_same_bits(family: Family, setting: Setting, wanted: str) -> None:
     assert getattr(alone, wanted).tobytes() == together[wanted].tobytes()
 
 
-def with_dtype(family: Family):
-    """A setting and the type it is computed in."""
-    dtypes = st.sampled_from((np.float32, np.float64))
-    return dtypes.flatmap(lambda t: st.tuples(drawn_settings(family, t), st.just(t)))
-
-
+DTYPES = st.sampled_from((np.float32, np.float64))
 many = settings(max_examples=EXAMPLES, deadline=None)
 fewer = settings(max_examples=EXAMPLES // 2, deadline=None)
 
 
 @many
-@given(with_dtype(LSTM), st.integers(1, 3))
-def test_property_lstm_matches_the_reference(drawn, threads):
-    assert_right(LSTM, *drawn, threads)
+@given(drawn_settings(LSTM), DTYPES, st.integers(1, 3))
+def test_property_lstm_matches_the_reference(setting, dtype, threads):
+    assert_right(LSTM, setting, dtype, threads)
 
 
 @many
-@given(with_dtype(GRU), st.integers(1, 3))
-def test_property_gru_matches_the_reference(drawn, threads):
-    assert_right(GRU, *drawn, threads)
+@given(drawn_settings(GRU), DTYPES, st.integers(1, 3))
+def test_property_gru_matches_the_reference(setting, dtype, threads):
+    assert_right(GRU, setting, dtype, threads)
 
 
 @fewer

@@ -72,14 +72,19 @@ class Call {
                      : Span<const T>();
   }
   template <class T> Span<T> output(std::string_view name) {
-    if (!allocated_) allocate();
-    const TensorView& v = outputs_[contract_.output_index(name)];
+    const TensorView& v = output_view(name);
     return v.present ? Span<T>(static_cast<T*>(v.data), v.shape.size()) : Span<T>();
   }
   // The shape an output has; ends the checking like output().
-  const Shape& output_shape(std::string_view name) {
+  const Shape& output_shape(std::string_view name) { return output_view(name).shape; }
+
+  // A tensor with all that is known of it; output_view() ends the checking like output().
+  const TensorView& view(std::string_view input) const {
+    return inputs_[contract_.input_index(input)];
+  }
+  const TensorView& output_view(std::string_view name) {
     if (!allocated_) allocate();
-    return outputs_[contract_.output_index(name)].shape;
+    return outputs_[contract_.output_index(name)];
   }
 
   // body(i) for i in [0, count): the pieces are cut by shape, never by the number of threads, so
@@ -99,9 +104,6 @@ class Call {
   }
 
  private:
-  const TensorView& view(std::string_view name) const {
-    return inputs_[contract_.input_index(name)];
-  }
   const Attribute& value(std::string_view name) const {
     return attributes_[static_cast<std::size_t>(contract_.attribute_index(name))];
   }

@@ -47,9 +47,13 @@ std::string trimmed(const std::string& text) {
   return text.substr(from, text.find_last_not_of(' ') - from + 1);
 }
 
+// Names are short and looked up in every call: most differ in their length or first character.
+bool same_name(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && (a.empty() || (a[0] == b[0] && a == b));
+}
 template <class List> int index_of(const List& list, std::string_view name) {
   for (std::size_t i = 0; i < list.size(); ++i)
-    if (list[i].name == name) return static_cast<int>(i);
+    if (same_name(list[i].name, name)) return static_cast<int>(i);
   return -1;
 }
 
@@ -162,7 +166,7 @@ int Contract::attribute_index(std::string_view name) const {
 }
 int Contract::symbol_index(std::string_view name) const {
   for (std::size_t i = 0; i < symbols_.size(); ++i)
-    if (symbols_[i] == name) return static_cast<int>(i);
+    if (same_name(symbols_[i], name)) return static_cast<int>(i);
   return -1;
 }
 

@@ -152,6 +152,7 @@ class Symbols {
  public:
   explicit Symbols(std::size_t count) : values_(count) {}
   struct Value {
+    Value() {}  // see TensorView
     bool bound = false;
     Dim dim = 0;      // of a plain symbol
     Shape pack;       // of `name...`

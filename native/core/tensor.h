@@ -32,7 +32,7 @@ constexpr int kMaxRank = 64;
 
 class Shape {
  public:
-  Shape() = default;
+  Shape() {}  // the dims stay as they are: zeroing the capacity costs more than many a call
   Shape(std::initializer_list<Dim> dims) {
     for (Dim d : dims) push_back(d);
   }
@@ -83,6 +83,7 @@ inline std::string to_string(const Shape& shape) {
 }
 
 struct TensorView {
+  TensorView() {}  // not the compiler's, which zeroes all of the shape in a vector of views
   void* data = nullptr;
   DType type = DType::other;
   bool present = false;  // an absent optional input, or an output that nobody asked for, is not

@@ -25,9 +25,13 @@ DType dtype(ort::ElementType type) {
   return DType::other;
 }
 
-TensorView view_of(const Contract& contract, const ort::Value* value) {
-  TensorView view;
-  if (!value) return view;
+void check_rank(const Contract& contract, std::size_t rank) {
+  if (rank > kMaxRank)
+    contract.fail("a tensor has rank " + std::to_string(rank) + ", expected at most 64");
+}
+
+// Runtimes before 1.24 describe a tensor by an object that is made for every question.
+void describe_by_object(const Contract& contract, const ort::Value* value, TensorView& view) {
   ort::TypeShape* info = nullptr;
   must<ort::GetTypeShape>(value, &info);
   struct Release {
@@ -38,15 +42,31 @@ TensorView view_of(const Contract& contract, const ort::Value* value) {
   ort::ElementType type = ort::kUndefined;
   must<ort::GetRank>(static_cast<const ort::TypeShape*>(info), &rank);
   must<ort::GetElementType>(static_cast<const ort::TypeShape*>(info), &type);
-  if (rank > kMaxRank)
-    contract.fail("a tensor has rank " + std::to_string(rank) + ", expected at most 64");
+  check_rank(contract, rank);
   Dim dims[kMaxRank];
   must<ort::GetDims>(static_cast<const ort::TypeShape*>(info), dims, rank);
   view.shape = Shape(dims, static_cast<int>(rank));
   view.type = dtype(type);
+}
+
+void describe_by_reference(const Contract& contract, const ort::Value* value, TensorView& view) {
+  std::size_t rank = 0;
+  ort::ElementType type = ort::kUndefined;
+  const Dim* dims = nullptr;
+  must<ort::GetTypeAndDims>(value, &type, &dims, &rank);
+  check_rank(contract, rank);
+  view.shape = Shape(dims, static_cast<int>(rank));
+  view.type = dtype(type);
+}
+
+void set_view(const Contract& contract, const ort::Value* value, TensorView& view) {
+  if (!value) return;
+  if (g_level >= ort::kLevelOfGetTypeAndDims)
+    describe_by_reference(contract, value, view);
+  else
+    describe_by_object(contract, value, view);
   view.present = true;
   must<ort::MutableData>(const_cast<ort::Value*>(value), &view.data);
-  return view;
 }
 
 class SessionHost final : public Host {
@@ -105,7 +125,7 @@ class Node {
     for (std::size_t i = 0; i < std::min(given, inputs); ++i) {
       const ort::Value* value = nullptr;
       must<ort::GetInput>(static_cast<const ort::Context*>(context), i, &value);
-      input_views[i] = view_of(contract_, value);
+      set_view(contract_, value, input_views[i]);
     }
     for (std::size_t i = 0; i < outputs; ++i) output_views[i].present = wanted_[i];
     SessionHost host(context);

@@ -124,5 +124,9 @@ using ParallelFor = Slot<274, Status*(const Context*, void (*)(void*, std::size_
 using GetTexts =
     Slot<417, Status*(const KernelInfo*, const char*, Allocator*, char***, std::size_t*)>;
 constexpr std::uint32_t kLevelOfGetTexts = 25;
+// The dims are borrowed from the value; null for a scalar.
+using GetTypeAndDims =
+    Slot<414, Status*(const Value*, ElementType*, const std::int64_t**, std::size_t*)>;
+constexpr std::uint32_t kLevelOfGetTypeAndDims = 24;
 
 }  // namespace ort

@@ -66,7 +66,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
  private:
   static bool resets_after(const Call& call) { return call.integer("linear_before_reset") != 0; }
   static GradLayout layout(bool linear_before_reset) {
-    return {3, linear_before_reset ? std::vector<Dim>{1, 2, 1} : std::vector<Dim>{1, 2}};
+    return {3, 1, linear_before_reset ? std::vector<Dim>{1, 2, 1} : std::vector<Dim>{1, 2}};
   }
   const GruGradMemory<T>& more(Dim d) const { return more_[static_cast<std::size_t>(d)]; }
   const T* h_before(Dim d, Dim t, Dim k) const {
@@ -75,6 +75,8 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
   Rows<T> da_part(Dim d, Dim row, Dim gate) const {
     return {Base::da_row(d, row) + gate * s_.H, Base::da_pitch()};
   }
+  // Gates of R that [daz dar …] is multiplied by in one product.
+  Dim r_gates() const { return linear_before_reset_ ? 3 : 2; }
   // Without linear_before_reset Rh is packed behind Rz and Rr.
   T* packed_rh(Dim d) const { return at(memory(d).packed_r) + packed_size<T>(2 * s_.H, s_.H); }
 
@@ -87,14 +89,13 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
     const T *w = tensors_.w.row(0, d, 0), *r = tensors_.r.row(0, d, 0);
     T* packed_r = at(memory(d).packed_r);
     for (Dim p = first; p < std::min(last, hidden); ++p) {
-      if (linear_before_reset_) {
-        pack_panel_rows(r, H, 3 * H, packed_r, 3 * H, p, 0);
+      if (linear_before_reset_)
         pack_transposed_panels(r + 2 * H * H, H, H, H, at(more(d).packed_rht), p, p + 1);
-      } else {
-        pack_panel_rows(r, H, 2 * H, packed_r, 2 * H, p, 0);
-        pack_panel_rows(r + 2 * H * H, H, H, packed_rh(d), H, p, 0);
-      }
+      if (Base::r_in_place_) continue;
+      pack_panel_rows(r, H, r_gates() * H, packed_r, r_gates() * H, p, 0);
+      if (!linear_before_reset_) pack_panel_rows(r + 2 * H * H, H, H, packed_rh(d), H, p, 0);
     }
+    if (Base::w_in_place_) return;
     for (Dim p = std::max(first, hidden) - hidden; p < last - hidden; ++p) {
       pack_panel_rows(w + 2 * H * I, I, H, at(memory(d).packed_w), 3 * H, p, 0);
       pack_panel_rows(w, I, 2 * H, at(memory(d).packed_w), 3 * H, p, H);
@@ -128,14 +129,16 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
 
   // dh += the products with R, where the rows of da begin at `row` of the chunk. dh holds dh ∘ z (+
   // q ∘ r) already.
-  void complete_dh(Dim d, Dim row, Block b) const {
-    if (b.row < b.row_end)
-      state_product<true>(Base::part(b), da_part(d, row, 1), (linear_before_reset_ ? 3 : 2) * s_.H,
-                          at(memory(d).packed_r), s_.H, Base::dh_row(d, 0), s_.H);
+  void complete_dh(Dim d, const Moment& m, Dim row, Block b) const {
+    if (b.row == b.row_end) return;
+    const Dim depth = r_gates() * s_.H;
+    const StateWeights<T> r = Base::r_weights(d, 0, at(memory(d).packed_r), depth);
+    state_product<true>(Base::part(b), da_part(d, row, 1), depth, r, s_.H, Base::dh_row(d, 0), s_.H,
+                        Base::is_odd(m));
   }
 
   void step(Dim d, const Moment& m, Dim slice) const {
-    complete_dh(d, m.previous_row, Base::block(m.previous_active, slice));
+    complete_dh(d, m, m.previous_row, Base::block(m.previous_active, slice));
     const Block b = Base::block(lengths_.active(m.t), slice);
     const ColumnRange columns = Base::columns(b);
     for (Dim k = b.row; k < b.row_end; ++k) {
@@ -175,7 +178,9 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
   // Without linear_before_reset: q, and what needs it.
   void second(Dim d, const Moment& m, Block b) const {
     const Dim H = s_.H;
-    state_product<false>(Base::part(b), da_part(d, m.row, 0), H, packed_rh(d), H, at(more(d).q), H);
+    state_product<false>(Base::part(b), da_part(d, m.row, 0), H,
+                         Base::r_weights(d, 2, packed_rh(d), H), H, at(more(d).q), H,
+                         Base::is_odd(m));
     const ColumnRange columns = Base::columns(b);
     for (Dim k = b.row; k < b.row_end; ++k)
       for (Dim c = columns.first; c < columns.last; c += lanes<T>) {
@@ -191,7 +196,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
   }
 
   void after(Dim d, const Moment& m, Dim slice, const Moment* other) const {
-    const auto complete_dh_before = [&](Block b) { complete_dh(d, m.row, b); };
+    const auto complete_dh_before = [&](Block b) { complete_dh(d, m, m.row, b); };
     Base::after(d, m, slice, other, complete_dh_before,
                 [&](Dim section, Dim first, Dim count, const T* tiles, bool add) {
                   const Dim rows = Base::chunk(m).rows, H = s_.H;

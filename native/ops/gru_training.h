@@ -35,7 +35,7 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
     for (const Tensor<T>& kept : {hall_, zrh_}) clear_padding(call, kept, lengths_, s_.S);
     clear_empty_rows(ht_, lengths_);
     if (!Base::chunks_.empty())
-      Base::run_stages(call, *this, {lengths_.sorted(), true, !linear_before_reset_, false, false},
+      Base::run_stages(call, *this, {Base::gathers(), true, !linear_before_reset_, false, false},
                        false);
   }
 
@@ -45,9 +45,7 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
     switch (m.stage) {
       case Stage::pack: return pack(d, first, last, slice == 0);
       case Stage::gather: return Base::gather(d, Base::chunk(m));
-      case Stage::linear:
-        Base::multiply_inputs(d, Base::chunk(m), 2 * first, end_register(last));
-        return Base::multiply_inputs(d, Base::chunk(m), registers_ + first, registers_ + last);
+      case Stage::linear: return multiply_inputs(d, Base::chunk(m), first, last);
       case Stage::step: return step(d, m, Base::block(lengths_.active(m.t), slice));
       case Stage::second: return second(d, m, Base::block(lengths_.active(m.t), slice));
       default: return;
@@ -76,6 +74,19 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
     if (with_state) Base::set_initial_h(d);
   }
 
+  void multiply_inputs(Dim d, const Chunk& chunk, Dim first, Dim last) const {
+    if (!Base::w_in_place_) {
+      Base::multiply_inputs(d, chunk, 2 * first, end_register(last));
+      return Base::multiply_inputs(d, chunk, registers_ + first, registers_ + last);
+    }
+    for (Dim i = 2 * first; i < end_register(last); ++i) {
+      const Dim column = i * lanes<T>, width = std::min(s_.H - column, lanes<T>);
+      Base::multiply_inputs(d, chunk, 0, column, width, 2 * i);
+      Base::multiply_inputs(d, chunk, 1, column, width, 2 * i + 1);
+      Base::multiply_inputs(d, chunk, 2, column, width, 2 * registers_ + i);
+    }
+  }
+
   // One unit of columns of one gate. Rbh stands apart where the reset gate multiplies it.
   void pack_gate(Dim d, Dim gate, Dim i, Dim unit) {
     const Dim column = i * lanes<T>, width = std::max(Dim(0), std::min(s_.H - column, lanes<T>));
@@ -86,9 +97,17 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
     if (gate == 2) store<T>(rbh(d) + column, apart ? rb : Vec<T>{});
   }
 
-  void step(Dim d, const Moment& m, Block b) {
+  // Every other step in the opposite order: see state_product.
+  void multiply_state(Dim d, const Moment& m, Block b) const {
+    const bool backwards = Base::is_odd(m) && linear_before_reset_;
+    if (backwards) Base::multiply_state(d, m, candidate_part(b), h_before(d, m, 0));
     Base::multiply_state(d, m, gate_part(b), h_before(d, m, 0));
-    if (linear_before_reset_) Base::multiply_state(d, m, candidate_part(b), h_before(d, m, 0));
+    if (linear_before_reset_ && !backwards)
+      Base::multiply_state(d, m, candidate_part(b), h_before(d, m, 0));
+  }
+
+  void step(Dim d, const Moment& m, Block b) {
+    multiply_state(d, m, b);
     for (Dim k = b.row; k < b.row_end; ++k) {
       if (linear_before_reset_) prefetch_row(d, m, k, b);
       for (Dim i = 2 * b.unit; i < end_register(b.unit_end); ++i) {

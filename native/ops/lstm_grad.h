@@ -20,7 +20,7 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
  public:
   LstmGrad(const Call& call, const RecurrentCall& r, const Lengths& lengths,
            const std::vector<Chunk>& chunks, Workspace& space)
-      : Base(r, lengths, chunks, GradLayout{4, {4}}, call.wants("dP"), space),
+      : Base(r, lengths, chunks, GradLayout{4, 0, {4}}, call.wants("dP"), space),
         input_forget_(call.integer("input_forget") != 0) {
     for (Dim d = 0; d < s_.D; ++d)
       more_.push_back({space.shared<T>(s_.N * s_.H), space.shared<T>(3 * s_.H)});
@@ -68,22 +68,25 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
     const Dim count = Base::slices(m), hidden = Base::hidden_panels(),
               panels = hidden + Base::input_panels();
     const Dim first = cut(panels, count, slice), last = cut(panels, count, slice + 1);
-    pack_panels(tensors_.r.row(0, d, 0), s_.H, 4 * s_.H, s_.H, at(memory(d).packed_r), first,
-                std::min(last, hidden));
-    pack_panels(tensors_.w.row(0, d, 0), s_.I, 4 * s_.H, s_.I, at(memory(d).packed_w),
-                std::max(first, hidden) - hidden, last - hidden);
+    if (!Base::r_in_place_)
+      pack_panels(tensors_.r.row(0, d, 0), s_.H, 4 * s_.H, s_.H, at(memory(d).packed_r), first,
+                  std::min(last, hidden));
+    if (!Base::w_in_place_)
+      pack_panels(tensors_.w.row(0, d, 0), s_.I, 4 * s_.H, s_.I, at(memory(d).packed_w),
+                  std::max(first, hidden) - hidden, last - hidden);
   }
 
   // dh = da R, where the rows of da begin at `row` of the chunk; other rows of dh keep what they
   // have.
-  void set_dh(Dim d, Dim row, Block b) const {
-    if (b.row < b.row_end)
-      state_product<false>(Base::part(b), Rows<T>{Base::da_row(d, row), Base::da_pitch()}, 4 * s_.H,
-                           at(memory(d).packed_r), s_.H, Base::dh_row(d, 0), s_.H);
+  void set_dh(Dim d, const Moment& m, Dim row, Block b) const {
+    if (b.row == b.row_end) return;
+    const StateWeights<T> r = Base::r_weights(d, 0, at(memory(d).packed_r), 4 * s_.H);
+    state_product<false>(Base::part(b), Rows<T>{Base::da_row(d, row), Base::da_pitch()}, 4 * s_.H,
+                         r, s_.H, Base::dh_row(d, 0), s_.H, Base::is_odd(m));
   }
 
   void step(Dim d, const Moment& m, Dim slice) {
-    set_dh(d, m.previous_row, Base::block(m.previous_active, slice));
+    set_dh(d, m, m.previous_row, Base::block(m.previous_active, slice));
     const Block b = Base::block(lengths_.active(m.t), slice);
     if (p_ || dp_)
       step_cells<true>(d, m, b);
@@ -167,7 +170,7 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
   }
 
   void after(Dim d, const Moment& m, Dim slice, const Moment* other) {
-    const auto set_dh_before = [&](Block b) { set_dh(d, m.row, b); };
+    const auto set_dh_before = [&](Block b) { set_dh(d, m, m.row, b); };
     Base::after(d, m, slice, other, set_dh_before,
                 [&](Dim, Dim first, Dim count, const T* tiles, bool add) {
                   const Dim rows = Base::chunk(m).rows;

@@ -28,7 +28,7 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     for (const Tensor<T>& kept : {hall_, call_, iofc_}) clear_padding(call, kept, lengths_, s_.S);
     for (const Tensor<T>& final_state : {ht_, ct_}) clear_empty_rows(final_state, lengths_);
     if (!Base::chunks_.empty())
-      Base::run_stages(call, *this, {lengths_.sorted(), true, false, false, false}, false);
+      Base::run_stages(call, *this, {Base::gathers(), true, false, false, false}, false);
   }
 
   void run(Dim d, const Moment& m, Dim slice, const Moment*) {
@@ -37,7 +37,7 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     switch (m.stage) {
       case Stage::pack: return pack(d, first, last, slice == 0);
       case Stage::gather: return Base::gather(d, Base::chunk(m));
-      case Stage::linear: return Base::multiply_inputs(d, Base::chunk(m), 2 * first, 2 * last);
+      case Stage::linear: return multiply_inputs(d, Base::chunk(m), first, last);
       case Stage::step: return step(d, m, Base::block(lengths_.active(m.t), slice));
       default: return;
     }
@@ -73,6 +73,13 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     for (Dim k = 0; k < s_.N && c0_; ++k)
       copy_row(c0_.row(0, d, lengths_.source(k)), s_.H, Base::state_row(d, k));
   }
+  void multiply_inputs(Dim d, const Chunk& chunk, Dim first, Dim last) const {
+    if (!Base::w_in_place_) return Base::multiply_inputs(d, chunk, 2 * first, 2 * last);
+    for (Dim unit = 4 * first; unit < 4 * last; ++unit) {
+      const Dim column = unit / 4 * lanes<T>;
+      Base::multiply_inputs(d, chunk, unit % 4, column, std::min(s_.H - column, lanes<T>), unit);
+    }
+  }
   T* peepholes(Dim d) const { return at(memory(d).more); }
 
   void step(Dim d, const Moment& m, Block b) {
@@ -84,25 +91,51 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
       step_cells<false>(d, m, b);
   }
 
-  template <bool with_peepholes> void step_cells(Dim d, const Moment& m, Block b) {
+  // What one row of a step reads and writes. Worked out once per row: between stores the compiler
+  // would do it anew for every register.
+  struct Addresses {
+    const T *from_x, *from_h, *bias, *peepholes;
+    T *h, *c;                                 // the states
+    T *hall, *call, *iofc, *last_h, *last_c;  // the outputs; nullptr where one is not wanted
+  };
+  Addresses addresses(Dim d, const Moment& m, Dim k) const {
+    const Dim n = lengths_.source(k);
+    const bool last_step = Base::is_last_step(d, m, k);
+    const auto row = [&](const Tensor<T>& of, Dim t) { return of ? of.row(t, d, n) : nullptr; };
+    return {Base::from_x_row(d, m, k),
+            Base::from_h_row(d, k),
+            at(memory(d).bias),
+            peepholes(d),
+            Base::h_next(d, m, k),
+            Base::state_row(d, k),
+            row(hall_, m.t),
+            row(call_, m.t),
+            row(iofc_, m.t),
+            last_step ? row(ht_, 0) : nullptr,
+            last_step ? row(ct_, 0) : nullptr};
+  }
+
+  template <bool with_peepholes> void step_cells(Dim d, const Moment& m, Block b) const {
+    const Dim end = std::min(b.unit_end * lanes<T>, s_.H);
     for (Dim k = b.row; k < b.row_end; ++k) {
       if (k + Base::kAhead < b.row_end) prefetch_row(d, m.t, lengths_.source(k + Base::kAhead), b);
-      const Dim n = lengths_.source(k);
-      const bool last_step = Base::is_last_step(d, m, k);
-      const T *from_x = Base::from_x_row(d, m, k), *from_h = Base::from_h_row(d, k),
-              *bias = at(memory(d).bias);
-      T *h = Base::h_next(d, m, k), *c = Base::state_row(d, k);
-      for (Dim block = b.unit; block < b.unit_end; ++block) {
-        const Dim column = block * lanes<T>, unit = 4 * column,
-                  width = std::min(s_.H - column, lanes<T>);
-        const Gates gates =
-            compute<with_peepholes>(Base::cell(d), from_x + unit, from_h + unit, bias + unit,
-                                    peepholes(d) + column, load<T>(c + column));
-        store<T>(h + column, gates.h);
-        store<T>(c + column, gates.c);
-        keep(d, m.t, n, column, width, gates, last_step);
-      }
+      const Addresses to = addresses(d, m, k);
+      Dim column = b.unit * lanes<T>;
+      for (; column + lanes<T> <= end; column += lanes<T>)
+        step_cell<with_peepholes>(Base::cell(d), to, column, lanes<T>);
+      if (column < end) step_cell<with_peepholes>(Base::cell(d), to, column, end - column);
     }
+  }
+  template <bool with_peepholes> ONNXGRAD_INLINE void step_cell(const Cell& cell,
+                                                                const Addresses& to, Dim column,
+                                                                Dim width) const {
+    const Dim unit = 4 * column;
+    const Gates gates =
+        compute<with_peepholes>(cell, to.from_x + unit, to.from_h + unit, to.bias + unit,
+                                to.peepholes + column, load<T>(to.c + column));
+    store<T>(to.h + column, gates.h);
+    store<T>(to.c + column, gates.c);
+    keep(to, column, width, gates);
   }
 
   struct Gates {
@@ -130,17 +163,20 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     return s;
   }
 
-  ONNXGRAD_INLINE void keep(Dim d, Dim t, Dim n, Dim column, Dim width, const Gates& s,
-                            bool last_step) {
-    Base::keep(hall_, t, d, n, column, s.h, width);
-    Base::keep(call_, t, d, n, column, s.c, width);
-    Base::keep(iofc_, t, d, n, column, s.i, width);
-    Base::keep(iofc_, t, d, n, s_.H + column, s.o, width);
-    Base::keep(iofc_, t, d, n, 2 * s_.H + column, s.f, width);
-    Base::keep(iofc_, t, d, n, 3 * s_.H + column, s.candidate, width);
-    if (!last_step) return;
-    Base::keep(ht_, 0, d, n, column, s.h, width);
-    Base::keep(ct_, 0, d, n, column, s.c, width);
+  ONNXGRAD_INLINE void keep(const Addresses& to, Dim column, Dim width, const Gates& s) const {
+    const auto keep_at = [&](T* row, Vec<T> value) ONNXGRAD_LAMBDA {
+      if (row) store_some<T>(row + column, value, width);
+    };
+    keep_at(to.hall, s.h);
+    keep_at(to.call, s.c);
+    if (to.iofc) {
+      store_some<T>(to.iofc + column, s.i, width);
+      store_some<T>(to.iofc + s_.H + column, s.o, width);
+      store_some<T>(to.iofc + 2 * s_.H + column, s.f, width);
+      store_some<T>(to.iofc + 3 * s_.H + column, s.candidate, width);
+    }
+    keep_at(to.last_h, s.h);
+    keep_at(to.last_c, s.c);
   }
   ONNXGRAD_INLINE void prefetch_row(Dim d, Dim t, Dim n, Block b) const {
     const Dim column = b.unit * lanes<T>, count = std::min(b.unit_end * lanes<T>, s_.H) - column;

@@ -15,6 +15,7 @@ template <class T> struct ForwardMemory {
   Workspace::Shared<T> bias;                // [columns]
   Workspace::Shared<T> more;                // [3 Hp]: the peepholes of LSTM, Rbh of GRU
   Workspace::Shared<T> x;                   // [chunk rows][I], where rows have lengths
+  Workspace::Shared<T> x_columns;           // Xᵀ [I][rows], packed, where W is read in place
   Workspace::Shared<T> from_x, from_h;      // pre-activations: [chunk rows][pitch], [N][pitch]
   Workspace::Shared<T> h;                   // [2][N][Hp], by turns
   Workspace::Shared<T> state;               // [N][Hp]: Ct of LSTM, r ∘ Ht-1 of GRU
@@ -43,15 +44,17 @@ template <class T, class Cell> class RecurrentForward : public RecurrentKernel<T
       : Base(r, lengths, chunks, gates, units, false, space),
         padded_(unit_count<T>(s_.H) * lanes<T>),
         columns_(columns),
-        pitch_(pitch_for<T>(columns)) {
-    const Dim rows = most_rows(chunks);
+        pitch_(pitch_for<T>(columns)),
+        w_in_place_(chunks.size() == 1 && leaves_weights_in_place<T>(chunks[0].rows)) {
+    const Dim rows = most_rows(chunks), copies = w_in_place_ ? 0 : 1;
     const auto shared = [&](Dim size) { return space.shared<T>(size); };
     for (Dim d = 0; d < s_.D; ++d)
       memory_.push_back(
-          {shared(packed_size<T>(s_.I, columns)), shared(packed_size<T>(s_.H, columns)),
+          {shared(copies * packed_size<T>(s_.I, columns)), shared(packed_size<T>(s_.H, columns)),
            shared(columns), shared(3 * padded_ + kPanel<T>),
-           shared(lengths.sorted() ? rows * s_.I : 0), shared(rows * pitch_), shared(s_.N * pitch_),
-           shared(2 * s_.N * padded_), shared(s_.N * padded_)});
+           shared(lengths.sorted() ? rows * s_.I : 0),
+           shared(w_in_place_ ? packed_size<T>(s_.I, rows) : 0), shared(rows * pitch_),
+           shared(s_.N * pitch_), shared(2 * s_.N * padded_), shared(s_.N * padded_)});
   }
 
   const ForwardMemory<T>& memory(Dim d) const { return memory_[static_cast<std::size_t>(d)]; }
@@ -72,7 +75,7 @@ template <class T, class Cell> class RecurrentForward : public RecurrentKernel<T
   // panel.
   void pack_weights(Dim d, Dim gate, Dim column, Dim width, Dim unit) const {
     const Dim row = gate * s_.H + column;
-    pack_unit(w_.row(0, d, 0), s_.I, row, width, at(memory(d).packed_w), unit);
+    if (!w_in_place_) pack_unit(w_.row(0, d, 0), s_.I, row, width, at(memory(d).packed_w), unit);
     pack_unit(r_.row(0, d, 0), s_.H, row, width, at(memory(d).packed_r), unit);
   }
   struct Biases {
@@ -93,21 +96,39 @@ template <class T, class Cell> class RecurrentForward : public RecurrentKernel<T
 
   // ---- a chunk, and a step
 
+  bool gathers() const { return lengths_.sorted() || w_in_place_; }
   void gather(Dim d, const Chunk& chunk) const {
-    for_rows(lengths_, chunk, [&](Dim row, Dim t, Dim k) {
-      copy_row(x_.row(t, 0, lengths_.source(k)), s_.I, at(memory(d).x) + row * s_.I);
-    });
+    if (lengths_.sorted())
+      for_rows(lengths_, chunk, [&](Dim row, Dim t, Dim k) {
+        copy_row(x_.row(t, 0, lengths_.source(k)), s_.I, at(memory(d).x) + row * s_.I);
+      });
+    if (w_in_place_)
+      pack_transposed(x_rows(d, chunk), s_.I, s_.I, chunk.rows, at(memory(d).x_columns));
   }
+  const T* x_rows(Dim d, const Chunk& chunk) const {
+    return lengths_.sorted() ? at(memory(d).x) : x_.row(chunk.t, 0, 0);
+  }
+  // from_x = X · Wᵀ for some panels, where W is packed.
   void multiply_inputs(Dim d, const Chunk& chunk, Dim panel, Dim panel_end) const {
-    const T* x = lengths_.sorted() ? at(memory(d).x) : x_.row(chunk.t, 0, 0);
-    set_product(Part{0, chunk.rows, panel, panel_end}, Rows<T>{x, s_.I}, s_.I,
+    set_product(Part{0, chunk.rows, panel, panel_end}, Rows<T>{x_rows(d, chunk), s_.I}, s_.I,
                 at(memory(d).packed_w), columns_, at(memory(d).from_x), pitch_);
+  }
+  // The same for `width` hidden units of a gate, where W is read in place.
+  void multiply_inputs(Dim d, const Chunk& chunk, Dim gate, Dim column, Dim width, Dim unit) const {
+    T* from_x = at(memory(d).from_x) + unit * lanes<T>;
+    for (Dim row = 0; row < chunk.rows && width < lanes<T>; ++row)
+      store<T>(from_x + row * pitch_, Vec<T>{});
+    T scratch[lanes<T> * kPanel<T>];
+    const Rows<T> w{w_.row(0, d, gate * s_.H + column), s_.I};
+    transposed_product<false>(w, width, s_.I, at(memory(d).x_columns), chunk.rows, scratch, from_x,
+                              pitch_);
   }
   // from_h = state · Rᵀ for some panels. Nothing is multiplied in the first step from a zero state.
   void multiply_state(Dim d, const Moment& m, Part part, const T* state) const {
     if (m.count > 0 || h0_)
-      return state_product<false>(part, Rows<T>{state, padded_}, s_.H, at(memory(d).packed_r),
-                                  columns_, at(memory(d).from_h), pitch_);
+      return state_product<false>(part, Rows<T>{state, padded_}, s_.H,
+                                  packed_weights<T>(at(memory(d).packed_r), s_.H), columns_,
+                                  at(memory(d).from_h), pitch_, Base::is_odd(m));
     for (Dim k = part.row; k < part.row_end; ++k)
       clear(from_h_row(d, k) + part.panel * kPanel<T>, (part.panel_end - part.panel) * kPanel<T>);
   }
@@ -128,6 +149,7 @@ template <class T, class Cell> class RecurrentForward : public RecurrentKernel<T
   static constexpr Dim kAhead = 2;
 
   const Dim padded_, columns_, pitch_;  // Hp; pre-activations; of from_x and from_h
+  const bool w_in_place_;
   Tensor<const T> x_{}, w_{}, r_{}, b_{}, h0_{};
 
  private:

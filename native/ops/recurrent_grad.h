@@ -10,7 +10,8 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 struct GradLayout {
-  Dim gates;                  // of W and R
+  Dim gates;  // of W and R
+  Dim first;  // where the first gate of W stands in da; the last ones stand before it
   std::vector<Dim> sections;  // of da, in gates
   Dim columns() const {
     Dim sum = 0;
@@ -31,8 +32,9 @@ template <class T> struct RecurrentGradMemory {
   Workspace::Shared<T> packed_x, packed_h;  // X [rows][I] and Ht-1 [rows][H] of a chunk, packed
   Workspace::Shared<T> da;                  // [rows][da_pitch]
   Workspace::Shared<T> dh;                  // [N][H], the cotangent of Ht
-  Workspace::Shared<T> tiles;  // [slices][gate block], da packed for the weight gradients
-  Workspace::Shared<T> dx;     // [rows][I], where rows have lengths
+  Workspace::Shared<T> tiles;    // [slices][gate block], da packed for the weight gradients
+  Workspace::Shared<T> dx;       // [rows][I], where rows have lengths
+  Workspace::Shared<T> columns;  // where W is read in place: daᵀ [gates·H][rows], packed, and dXᵀ
 };
 
 template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, Cell> {
@@ -63,6 +65,8 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
       : Base(r, lengths, chunks, layout.gates, panel_count<T>(r.shape.H), sums_rows, space),
         layout_(layout),
         pitch_(pitch_for<T>(layout.columns() * s_.H)),
+        w_in_place_(chunks.size() == 1 && leaves_weights_in_place<T>(chunks[0].rows)),
+        r_in_place_(s_.N == 1 && s_.H % kPanel<T> == 0),
         zeros_(space.shared<T>(std::max(s_.H, s_.I))) {
     const Dim rows = most_rows(chunks), gates = layout.gates * s_.H;
     const auto shared = [&](Dim size) { return space.shared<T>(size); };
@@ -70,8 +74,9 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
       memory_.push_back({shared(packed_size<T>(gates, s_.I)), shared(packed_size<T>(gates, s_.H)),
                          shared(packed_size<T>(rows, s_.I)), shared(packed_size<T>(rows, s_.H)),
                          shared(rows * pitch_), shared(s_.N * s_.H),
-                         shared(weight_slices(rows) * gate_block_size<T>(rows)),
-                         shared(lengths.sorted() ? rows * s_.I : 0)});
+                         shared(weight_slices(rows) * kGateBlock * rows),
+                         shared(lengths.sorted() ? rows * s_.I : 0),
+                         shared(w_in_place_ ? input_slices(rows) * columns_size() : 0)});
   }
 
   // `also`: the outputs that only this cell has.
@@ -156,12 +161,19 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
 
   // ---- products
 
-  Dim hidden_slices() const { return slices_for(s_.N * gates_ * s_.H * s_.H, hidden_panels()); }
-  Dim input_slices(Dim rows) const {
-    return slices_for(rows * gates_ * s_.H * s_.I, (rows + kTileRows - 1) / kTileRows);
+  // Slices of `after`: at most 8 + 16 + 40 over all directions.
+  Dim hidden_slices() const {
+    return slices_for(s_.N * gates_ * s_.H * s_.H, hidden_panels(), 8 / s_.D);
   }
+  Dim input_slices(Dim rows) const {
+    return slices_for(rows * gates_ * s_.H * s_.I,
+                      w_in_place_ ? input_panels() : (rows + kTileRows - 1) / kTileRows, 16 / s_.D,
+                      2);
+  }
+  // Of one slice.
+  Dim columns_size() const { return (gates_ * s_.H + s_.I) * kPanel<T>; }
   Dim weight_slices(Dim rows) const {
-    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 16);
+    return slices_for(rows * gates_ * s_.H * (s_.I + s_.H), gate_blocks(), 40 / s_.D, 4);
   }
   Dim gate_blocks() const {
     Dim blocks = 0;
@@ -176,22 +188,29 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
                                                    const Moment* other, SetDh&& set_dh,
                                                    Weights&& weights) const {
     const Dim rows = chunk(m).rows, hidden = hidden_slices(), inputs = input_slices(rows);
-    if (slice < hidden) {
-      const Block block{0, lengths_.active(m.t), cut(hidden_panels(), hidden, slice),
-                        cut(hidden_panels(), hidden, slice + 1)};
-      if (tensors_.dh0 || !is_last(d, m)) set_dh(block);
-      return;
-    }
-    slice -= hidden;
-    if (slice >= inputs) return weight_slice(d, m, slice - inputs, weights);
-    if (tensors_.dx)
-      input_gradient(d, m, cut(rows, inputs, slice), cut(rows, inputs, slice + 1), other);
+    const Dim weight = weight_slices(rows), index = large_first(slice, weight, hidden + inputs);
+    if (index < weight) return weight_slice(d, m, index, weights);
+    const Dim small = index - weight;
+    if (small < inputs && tensors_.dx) input_gradient(d, m, small, other);
+    if (small < inputs || (!tensors_.dh0 && is_last(d, m))) return;
+    set_dh(Block{0, lengths_.active(m.t), cut(hidden_panels(), hidden, small - inputs),
+                 cut(hidden_panels(), hidden, small - inputs + 1)});
+  }
+  // Threads begin at the halves of the slices (see first_slice). The slices of the weights, which
+  // are large, come first in either half, and the others last, so that two threads end together.
+  static Dim large_first(Dim slice, Dim large, Dim small) {
+    const Dim first_large = (large + 1) / 2, first_small = (small + 1) / 2;
+    if (slice < first_large) return slice;
+    if (slice < first_large + first_small) return slice - first_large + large;
+    const Dim second = slice - first_large - first_small, second_large = large - first_large;
+    if (second < second_large) return first_large + second;
+    return second - second_large + first_small + large;
   }
   template <class Weights>
   void weight_slice(Dim d, const Moment& m, Dim slice, Weights&& weights) const {
     const Dim rows = chunk(m).rows, count = weight_slices(rows), blocks = gate_blocks();
     const Dim first_block = cut(blocks, count, slice), last_block = cut(blocks, count, slice + 1);
-    T* tiles = at(memory(d).tiles) + slice * gate_block_size<T>(rows);
+    T* tiles = at(memory(d).tiles) + slice * kGateBlock * rows;
     Dim block = 0, column = 0;  // of all sections
     for (std::size_t section = 0; section < layout_.sections.size(); ++section) {
       const Dim columns = layout_.sections[section] * s_.H;
@@ -214,34 +233,63 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
     return m.chunk == (Base::starts_at_the_end_[d] ? 0 : Dim(chunks_.size()) - 1);
   }
 
-  // dX = da W for rows [first, last) of the chunk. Two directions add to the same dX, one after the
-  // other: when both are at the same chunk, direction 0 does the work of both.
-  void input_gradient(Dim d, const Moment& m, Dim first, Dim last, const Moment* other) const {
+  // A slice of dX = da W. Two directions add to the same dX, one after the other: when both are at
+  // the same chunk, direction 0 does the work of both.
+  void input_gradient(Dim d, const Moment& m, Dim slice, const Moment* other) const {
     const bool together = other && other->stage == Stage::after && other->chunk == m.chunk;
     if (together && d == 1) return;
-    add_input_gradient(d, m, first, last);
-    if (together) add_input_gradient(1, m, first, last);
+    add_input_gradient(d, m, slice);
+    if (together) add_input_gradient(1, m, slice);
   }
-  void add_input_gradient(Dim d, const Moment& m, Dim first, Dim last) const {
-    const Part part{first, last, 0, input_panels()};
-    const Rows<T> a{da_row(d, 0), pitch_};
-    const Dim depth = gates_ * s_.H;
-    if (!lengths_.sorted()) {
-      T* dx = tensors_.dx.row(chunk(m).t, 0, 0);
-      if (s_.D == 1) return set_product(part, a, depth, at(memory(d).packed_w), s_.I, dx, s_.I);
-      return add_product(part, a, depth, at(memory(d).packed_w), s_.I, dx, s_.I);
-    }
-    T* dx = at(memory(d).dx);
-    set_product(part, a, depth, at(memory(d).packed_w), s_.I, dx, s_.I);
+  void add_input_gradient(Dim d, const Moment& m, Dim slice) const {
+    T* dx = lengths_.sorted() ? at(memory(d).dx) : tensors_.dx.row(chunk(m).t, 0, 0);
+    const bool add = !lengths_.sorted() && s_.D == 2;
+    const Part part = input_part(m, slice);
+    if (w_in_place_)
+      add ? multiply_columns<true>(d, m, slice, dx) : multiply_columns<false>(d, m, slice, dx);
+    else
+      (add ? add_product<T, Rows<T>>
+           : set_product<T, Rows<T>>)(part, {da_row(d, 0), pitch_}, gates_ * s_.H,
+                                      at(memory(d).packed_w), s_.I, dx, s_.I);
+    if (lengths_.sorted()) add_sorted_rows(m, part, dx);
+  }
+  // A slice is some rows of dX or, where W is read in place, some columns.
+  Part input_part(const Moment& m, Dim slice) const {
+    const Dim rows = chunk(m).rows, panels = input_panels(), count = input_slices(rows);
+    if (w_in_place_) return {0, rows, cut(panels, count, slice), cut(panels, count, slice + 1)};
+    return {cut(rows, count, slice), cut(rows, count, slice + 1), 0, panels};
+  }
+  // dXᵀ = Wᵀ daᵀ for the columns of a slice. The gates of daᵀ stand as in W.
+  template <bool add> void multiply_columns(Dim d, const Moment& m, Dim slice, T* dx) const {
+    const Dim rows = chunk(m).rows, depth = gates_ * s_.H, before = layout_.first * s_.H;
+    T* columns = at(memory(d).columns) + slice * columns_size();
+    pack_transposed(da_row(d, 0) + before, pitch_, depth - before, rows, columns);
+    pack_transposed(da_row(d, 0), pitch_, before, rows, columns + (depth - before) * kPanel<T>);
+    const Part part = input_part(m, slice);
+    const Dim first = part.panel * kPanel<T>, last = std::min(part.panel_end * kPanel<T>, s_.I);
+    transposed_product<add>(Columns<T>{tensors_.w.row(0, d, 0) + first, s_.I}, last - first, depth,
+                            columns, rows, columns + depth * kPanel<T>, dx + first, s_.I);
+  }
+  // dX += the rows of dx, each in its place.
+  void add_sorted_rows(const Moment& m, Part part, const T* dx) const {
+    const Dim first = part.panel * kPanel<T>, last = std::min(part.panel_end * kPanel<T>, s_.I);
     for_rows(lengths_, chunk(m), [&](Dim row, Dim t, Dim k) {
-      if (row < first || row >= last) return;
+      if (row < part.row || row >= part.row_end) return;
       T* to = tensors_.dx.row(t, 0, lengths_.source(k));
-      for (Dim i = 0; i < s_.I; ++i) to[i] += dx[row * s_.I + i];
+      for (Dim i = first; i < last; ++i) to[i] += dx[row * s_.I + i];
     });
+  }
+
+  // ---- R, from its gate `gate` on: as it lies, or `packed` with `depth` rows
+
+  StateWeights<T> r_weights(Dim d, Dim gate, const T* packed, Dim depth) const {
+    if (!r_in_place_) return packed_weights(packed, depth);
+    return weights_in_place(tensors_.r.row(0, d, gate * s_.H), s_.H);
   }
 
   const GradLayout layout_;
   const Dim pitch_;
+  const bool w_in_place_, r_in_place_;
   Workspace::Shared<T> zeros_;
   std::vector<RecurrentGradMemory<T>> memory_;
   RecurrentGradTensors<T> tensors_{};

@@ -17,16 +17,18 @@ template <class T> class Tensors {
   Tensor<T> output_sequence(const char* name) { return output(name, 1); }
 
  private:
-  template <class U> static Tensor<U> tensor(U* data, const Shape& shape, Dim directions) {
-    if (!data) return {};
+  template <class U> static Tensor<U> tensor(const TensorView& view, Dim directions) {
+    if (!view.present) return {};
+    const Shape& shape = view.shape;
     const int rank = shape.rank();
-    return {data, shape[rank - 1], rank == 2 ? 1 : shape[rank - 2], directions};
+    return {static_cast<U*>(view.data), shape[rank - 1], rank == 2 ? 1 : shape[rank - 2],
+            directions};
   }
   Tensor<const T> input(const char* name, Dim directions) const {
-    return tensor(call_.input<T>(name).data(), call_.shape(name), directions);
+    return tensor<const T>(call_.view(name), directions);
   }
   Tensor<T> output(const char* name, Dim directions) {
-    return tensor(call_.output<T>(name).data(), call_.output_shape(name), directions);
+    return tensor<T>(call_.output_view(name), directions);
   }
 
   Call& call_;
@@ -74,6 +76,8 @@ template <class T, class Cell> class RecurrentKernel {
   const Chunk& chunk(const Moment& m) const { return chunks_[static_cast<std::size_t>(m.chunk)]; }
   const Cell& cell(Dim d) const { return cells_[static_cast<std::size_t>(d)]; }
   T* at(Workspace::Shared<T> block) const { return space_[block].data(); }
+
+  static bool is_odd(const Moment& m) { return m.count % 2 != 0; }
 
   // What a slice has to do with the first `rows` rows.
   Block block(Dim rows, Dim slice) const {

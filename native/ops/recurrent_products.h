@@ -119,29 +119,40 @@ void pack_panel_rows(const T* b, Dim columns, Dim rows, T* packed, Dim depth, Di
 
 // ---- products with the state of a step
 
+// A matrix B that rows of state are multiplied by. For more than one row it must be packed; a
+// single row reads it once, and may read it where it lies.
+template <class T> struct StateWeights {
+  const T* data;
+  Dim row_pitch, panel_pitch;
+};
+template <class T> StateWeights<T> packed_weights(const T* packed, Dim depth) {
+  return {packed, kPanel<T>, depth * kPanel<T>};
+}
+template <class T> StateWeights<T> weights_in_place(const T* b, Dim columns) {
+  return {b, columns, kPanel<T>};
+}
+
 namespace detail {
 
-// One row of C, `panels` panels of it, summed in `chains` chains over the depth.
+// One row of C, `panels` panels of it, summed in `chains` chains over the depth. `step` and
+// `row_pitch` lead from an element of the row, and a row of B, to the next; negative ones lead
+// backwards.
 template <bool add, int panels, int chains, class T>
-ONNXGRAD_INLINE void row_tile(const T* a, Dim depth, const T* b, Dim panel_pitch, T* c,
-                              Dim columns) {
+ONNXGRAD_INLINE void row_tile(const T* a, Dim step, Dim depth, const T* b, Dim row_pitch,
+                              Dim panel_pitch, T* c, Dim columns) {
   constexpr int registers = 2 * panels;
   Vec<T> sum[chains][registers] = {};
+  const auto add_row = [&](Vec<T>* sums) ONNXGRAD_LAMBDA {
+#pragma GCC unroll 8
+    for (int v = 0; v < registers; ++v)
+      sums[v] = fma(splat<T>(*a), load<T>(b + v / 2 * panel_pitch + v % 2 * lanes<T>), sums[v]);
+    a += step, b += row_pitch;
+  };
   Dim k = 0;
   for (; k + chains <= depth; k += chains)
 #pragma GCC unroll 4
-    for (int chain = 0; chain < chains; ++chain)
-#pragma GCC unroll 8
-      for (int v = 0; v < registers; ++v)
-        sum[chain][v] =
-            fma(splat<T>(a[k + chain]),
-                load<T>(b + v / 2 * panel_pitch + (k + chain) * kPanel<T> + v % 2 * lanes<T>),
-                sum[chain][v]);
-  for (; k < depth; ++k)
-    for (int v = 0; v < registers; ++v)
-      sum[0][v] =
-          fma(splat<T>(a[k]), load<T>(b + v / 2 * panel_pitch + k * kPanel<T> + v % 2 * lanes<T>),
-              sum[0][v]);
+    for (int chain = 0; chain < chains; ++chain) add_row(sum[chain]);
+  for (; k < depth; ++k) add_row(sum[0]);
 #pragma GCC unroll 8
   for (int v = 0; v < registers; ++v) {
     const Dim width = std::min(columns - v * lanes<T>, lanes<T>);
@@ -154,27 +165,59 @@ ONNXGRAD_INLINE void row_tile(const T* a, Dim depth, const T* b, Dim panel_pitch
   }
 }
 
+// Panels [p, p + panels) of one row of C, with B from its first row to its last or `backwards`.
+template <bool add, int panels, class T>
+ONNXGRAD_INLINE void row_product(const T* a, Dim depth, StateWeights<T> b, Dim p, Dim columns, T* c,
+                                 bool backwards) {
+  const Dim last = backwards && depth > 0 ? depth - 1 : 0, sign = backwards ? -1 : 1;
+  row_tile<add, panels, 4 / panels>(
+      a + last, sign, depth, b.data + p * b.panel_pitch + last * b.row_pitch, sign * b.row_pitch,
+      b.panel_pitch, c + p * kPanel<T>, columns - p * kPanel<T>);
+}
+
 }  // namespace detail
 
 // C (+)= A · B for part of C, as set_product and add_product do, for as few rows as a batch may
 // have. A single row has no use for B but one, so it is a matter of loads in flight: eight sums
-// side by side.
-template <bool add, class T> void state_product(Part part, Rows<T> a, Dim depth, const T* packed,
-                                                Dim columns, T* c, Dim c_pitch) {
+// side by side. Where B is little larger than the first-level cache, a step that reads it in the
+// opposite order of the step before (`backwards`) finds half of it there.
+template <bool add, class T> void state_product(Part part, Rows<T> a, Dim depth, StateWeights<T> b,
+                                                Dim columns, T* c, Dim c_pitch, bool backwards) {
   if (part.row_end - part.row != 1) {
-    if constexpr (add) return add_product(part, a, depth, packed, columns, c, c_pitch);
-    return set_product(part, a, depth, packed, columns, c, c_pitch);
+    if constexpr (add) return add_product(part, a, depth, b.data, columns, c, c_pitch);
+    return set_product(part, a, depth, b.data, columns, c, c_pitch);
   }
-  const Dim pitch = depth * kPanel<T>;
   const T* row = a.data + part.row * a.pitch;
   T* out = c + part.row * c_pitch;
-  Dim p = part.panel;
-  for (; p + 2 <= part.panel_end; p += 2)
-    detail::row_tile<add, 2, 2>(row, depth, packed + p * pitch, pitch, out + p * kPanel<T>,
-                                columns - p * kPanel<T>);
-  if (p < part.panel_end)
-    detail::row_tile<add, 1, 4>(row, depth, packed + p * pitch, pitch, out + p * kPanel<T>,
-                                columns - p * kPanel<T>);
+  const Dim panels = part.panel_end - part.panel;
+  if (panels % 2 != 0 && backwards)
+    detail::row_product<add, 1>(row, depth, b, part.panel_end - 1, columns, out, true);
+  for (Dim i = 0; i + 2 <= panels; i += 2)
+    detail::row_product<add, 2>(row, depth, b,
+                                part.panel + (backwards ? panels / 2 * 2 - 2 - i : i), columns, out,
+                                backwards);
+  if (panels % 2 != 0 && !backwards)
+    detail::row_product<add, 1>(row, depth, b, part.panel_end - 1, columns, out, false);
+}
+
+// ---- products of few rows with weights that are used once
+
+// Packing weights costs as much as kPackWork rows of products with them. Few rows do without: they
+// become the columns of the transposed product, which reads the weights where they lie. Its unused
+// lanes must cost less than the packing.
+template <class T> constexpr bool leaves_weights_in_place(Dim rows) {
+  return rows <= kPanel<T> && unit_count<T>(rows) * lanes<T> - rows < kPackWork;
+}
+
+// out[row][i] (+)= Σ over k of weights[i][k] · packed[k][row], i < count. `packed` is one panel;
+// `scratch` has room for count·kPanel elements.
+template <bool add, class T, class A> void transposed_product(A weights, Dim count, Dim depth,
+                                                              const T* packed, Dim rows, T* scratch,
+                                                              T* out, Dim pitch) {
+  set_product(Part{0, count, 0, 1}, weights, depth, packed, rows, scratch, kPanel<T>);
+  if (!add) return transpose(scratch, kPanel<T>, count, rows, out, pitch);
+  for (Dim row = 0; row < rows; ++row)
+    for (Dim i = 0; i < count; ++i) out[row * pitch + i] += scratch[i * kPanel<T> + row];
 }
 
 // ---- gradients of the weights:  C[gates][columns] (+)= dAᵀ · B, over the rows of a chunk
@@ -182,20 +225,15 @@ template <bool add, class T> void state_product(Part part, Rows<T> a, Dim depth,
 // Gate columns that are packed together: their tiles (1 KiB per column) stay in the second-level
 // cache.
 constexpr Dim kGateBlock = 4 * kTileRows;
-template <class T> constexpr Dim gate_block_size(Dim rows) {
-  return kGateBlock * rows;
-}
 
 // Columns [0, count) of dA as tiles of kTileRows: tile i is [rows][kTileRows], read as Columns.
 template <class T> void pack_gate_tiles(const T* da, Dim pitch, Dim rows, Dim count, T* tiles) {
-  for (Dim i = 0; i < count; i += kTileRows) {
-    const Dim width = std::min(count - i, Dim(kTileRows));
-    T* out = tiles + i * rows;
-    if (width == kTileRows)
-      for (Dim r = 0; r < rows; ++r, out += kTileRows)
-        std::memcpy(out, da + r * pitch + i, kTileRows * sizeof(T));
-    else
-      for (Dim r = 0; r < rows; ++r, out += kTileRows) copy_row(da + r * pitch + i, width, out);
+  const Dim whole = count / kTileRows * kTileRows;
+  for (Dim r = 0; r < rows; ++r, da += pitch) {
+    T* out = tiles + r * kTileRows;
+    for (Dim i = 0; i < whole; i += kTileRows)
+      std::memcpy(out + i * rows, da + i, kTileRows * sizeof(T));
+    if (whole < count) copy_row(da + whole, count - whole, out + whole * rows);
   }
 }
 

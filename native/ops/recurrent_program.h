@@ -135,20 +135,51 @@ inline std::vector<Moment> program_of(const Lengths& lengths, const std::vector<
   return program;
 }
 
+// Where the phases of a program start, and its end.
+using PhaseStarts = std::vector<const Moment*>;
+
+inline PhaseStarts phase_starts(const std::vector<Moment>& program) {
+  PhaseStarts starts;
+  starts.reserve(program.size() + 1);
+  for (const Moment& m : program)
+    if (!m.joined) starts.push_back(&m);
+  starts.push_back(program.data() + program.size());
+  return starts;
+}
+
+// Phases of one slice per direction that follow each other become one: nobody else could help with
+// them, and to tell the others of each would take time.
+template <class Kernel>
+void join_lone_phases(const Kernel& kernel, std::vector<PhaseStarts>& starts) {
+  const auto is_lone = [&](std::size_t phase) {
+    for (const PhaseStarts& of : starts)
+      if (kernel.slices(*of[phase]) != 1) return false;
+    return true;
+  };
+  std::size_t kept = 0;
+  bool lone_before = false;
+  for (std::size_t phase = 0; phase + 1 < starts[0].size(); ++phase) {
+    const bool lone = is_lone(phase), joins = lone && lone_before;
+    for (PhaseStarts& of : starts)
+      if (!joins) of[kept] = of[phase];
+    if (!joins) ++kept;
+    lone_before = lone;
+  }
+  for (PhaseStarts& of : starts) of[kept] = of.back(), of.resize(kept + 1);
+}
+
 // Runs one program per direction side by side: kernel.slices(moment) slices of
 // kernel.run(direction, moment, slice). Each direction's slices are neighbours, so that two threads
 // take a direction each.
 template <class Kernel>
 void run_programs(Call& call, Kernel& kernel, const std::vector<std::vector<Moment>>& programs) {
   const Dim directions = Dim(programs.size());
-  std::vector<const Moment*> starts[2];  // of the phases, and the end of the program
-  for (std::size_t d = 0; d < programs.size(); ++d) {
-    starts[d].reserve(programs[d].size() + 1);
-    for (const Moment& m : programs[d])
-      if (!m.joined) starts[d].push_back(&m);
-    starts[d].push_back(programs[d].data() + programs[d].size());
-  }
-  const auto start = [&](Dim d, Dim phase) { return starts[d][static_cast<std::size_t>(phase)]; };
+  std::vector<PhaseStarts> starts;
+  for (const std::vector<Moment>& program : programs) starts.push_back(phase_starts(program));
+  join_lone_phases(kernel, starts);
+  const auto start = [&](Dim d, Dim phase) {
+    return starts[static_cast<std::size_t>(d)][static_cast<std::size_t>(phase)];
+  };
   const auto slices_of = [&](Dim phase) {
     Dim slices = 0;
     for (Dim d = 0; d < directions; ++d) slices += kernel.slices(*start(d, phase));
@@ -164,9 +195,12 @@ void run_programs(Call& call, Kernel& kernel, const std::vector<std::vector<Mome
 
 // Into how many slices to cut work of so many multiplications, when it consists of so many equal
 // units: about 10 µs each, so that taking one (0.1 µs) costs nothing and a busy core delays little.
-inline Dim slices_for(Dim multiplications, Dim units, Dim most = 8) {
+// `finer`: so many times more of them where there is work for one at all, so that threads which
+// share a phase with other work end together.
+inline Dim slices_for(Dim multiplications, Dim units, Dim most = 8, Dim finer = 1) {
   constexpr Dim kSliceWork = Dim(1) << 18;
-  return std::max(Dim(1), std::min({multiplications / kSliceWork, units, most}));
+  if (multiplications < kSliceWork) return 1;
+  return std::max(Dim(1), std::min({multiplications * finer / kSliceWork, units, most}));
 }
 // What it costs to pack an element of the weights, and of rows that lie apart, in multiplications.
 constexpr Dim kPackWork = 5, kGatherWork = 16;
