@@ -21,6 +21,13 @@ ONNXGRAD_INLINE Vec<T> every_second(Vec<T> a, Vec<T> b, std::integer_sequence<in
   return ONNXGRAD_SHUFFLE(a, b, (2 * lane + first)...);
 }
 
+// The lanes of a and b in turns: the first half of them, or the second.
+template <bool second, class T, int... lane>
+ONNXGRAD_INLINE Vec<T> in_turns(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
+  constexpr int half = int(lanes<T>) / 2, shift = second ? half : 0;
+  return ONNXGRAD_SHUFFLE(a, b, (lane % 2 ? int(lanes<T>) + lane / 2 + shift : lane / 2 + shift)...);
+}
+
 #undef ONNXGRAD_SHUFFLE
 
 // to[0, 1, 2 …] = from[0, 2, 4 …] and beside[0, 1, 2 …] = from[1, 3, 5 …]; `count` elements are read.
@@ -58,6 +65,25 @@ void sort_columns(const T* row, Dim first, Dim last, Dim stride, Dim pitch, T* t
       T* column = to + i % stride * pitch + i / stride;
       for (Dim at = i; at < last; at += stride) *column++ = row[at];
     }
+  }
+}
+
+// The reverse for a whole row: row[i] = from[i % stride · pitch + i / stride] for i < count. May read up to a register beyond
+// the end of a residue.
+template <class T> void merge_columns(const T* from, Dim count, Dim stride, Dim pitch, T* row) {
+  if (stride != 2) {
+    for (Dim r = 0; r < stride; ++r)
+      for (Dim i = r; i < count; i += stride) row[i] = from[r * pitch + i / stride];
+    return;
+  }
+  constexpr auto each_lane = std::make_integer_sequence<int, int(lanes<T>)>();
+  for (Dim i = 0; i < count; i += 2 * lanes<T>) {
+    const Vec<T> even = load<T>(from + i / 2), odd = load<T>(from + pitch + i / 2);
+    const Dim left = count - i;
+    store_some<T>(row + i, detail::in_turns<false, T>(even, odd, each_lane), smaller_of(left, lanes<T>));
+    if (left > lanes<T>)
+      store_some<T>(row + i + lanes<T>, detail::in_turns<true, T>(even, odd, each_lane),
+                    smaller_of(left - lanes<T>, lanes<T>));
   }
 }
 

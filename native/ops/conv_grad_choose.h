@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ops/conv_grad_depthwise.h"
+#include "ops/conv_grad_depthwise_strided.h"
 #include "ops/conv_grad_direct_dw.h"
 #include "ops/conv_grad_direct_dx.h"
 #include "ops/conv_grad_few_channels_dx.h"
@@ -55,6 +56,13 @@ inline bool is_depthwise(const ConvShape& s, Dim most_filters) {
   return s.channels == 1 && s.filters <= most_filters;
 }
 
+// One filter per channel, and columns that fall into several residues.
+template <class T> bool is_strided_depthwise(const ConvShape& s) {
+  const Geometry g(s);
+  return !s.turned && is_depthwise(s, 1) && g.stride[2] > 1 &&
+         g.kernel[0] * g.kernel[1] <= DepthwiseStridedDx<T>::kMostRows;
+}
+
 // 1×1 and nothing else: the pixels of X and Y correspond.
 inline bool is_pointwise(const ConvShape& s) {
   for (int a = 0; a < s.rank(); ++a)
@@ -80,6 +88,7 @@ std::unique_ptr<InputGradient<T>> choose_fast_dx(const ConvShape& s, std::int64_
     return chosen;
   if (fast && is_3x3_stride_1(s) && is_depthwise(s, 1) && plan<DepthwiseDx<T>>(chosen, s))
     return chosen;
+  if (fast && is_strided_depthwise<T>(s) && plan<DepthwiseStridedDx<T>>(chosen, s)) return chosen;
   if (fast && s.channels <= kFewChannels && plan<FewChannelsDx<T>>(chosen, s)) return chosen;
   if (fast && plan<DirectDx<T>>(chosen, s)) return chosen;
   return nullptr;
