@@ -43,6 +43,14 @@ inline bool suits_winograd(const ConvShape& s) {
          has_winograd_channels(s);
 }
 
+// 5×5, stride 1.
+inline bool suits_quartered_winograd(const ConvShape& s) {
+  if (s.rank() != 2 || !has_winograd_channels(s)) return false;
+  for (int a = 0; a < 2; ++a)
+    if (s.kernel[a] != 5 || s.stride[a] != 1 || s.dilation[a] != 1) return false;
+  return true;
+}
+
 // 4×4, stride 2: four phases of 2×2 taps. Where an odd size leaves half a tile it must be a small
 // part.
 inline bool suits_phased_winograd(const ConvShape& s) {
@@ -85,6 +93,9 @@ std::unique_ptr<InputGradient<T>> choose_fast_dx(const ConvShape& s, std::int64_
   if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDx<T, 4>>(chosen, s))
     return chosen;
   if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDx<T, 2>>(chosen, s))
+    return chosen;
+  if (fast && suits_quartered_winograd(s) && winograd_tile != 0 &&
+      plan<QuarteredWinogradDx<T>>(chosen, s))
     return chosen;
   if (fast && is_3x3_stride_1(s) && is_depthwise(s, 1) && plan<DepthwiseDx<T>>(chosen, s))
     return chosen;

@@ -17,6 +17,8 @@ struct CorrelationShape {
   Dim first[3];                 // where output 0 begins to read; may lie outside
   Dim slab_taps = 1, step = 1;  // the step is that of rows and columns, which have r·step taps
   bool mirrored = false;  // along rows and columns the taps are given from the last to the first
+  // A kernel of up to (2·r)² taps as four of r²: their patches begin r pixels apart, and take the place of slabs.
+  bool quartered = false;
   Dim phases() const { return step * step; }
   Dim in_size() const { return in[0] * in[1] * in[2]; }
   Dim out_size() const { return out[0] * out[1] * out[2]; }
@@ -129,7 +131,9 @@ template <class T, int m, int r> class WinogradCorrelation {
     void run(const Block& b, Dim slab, Dim slabs) {
       const CorrelationShape& s = all_.s_;
       const Dim tiles = b.pixels(), pitch = all_.filter_pitch();
-      for (Dim i = 0; i < slabs + s.slab_taps - 1; ++i) transform_x(b, slab + i + s.first[0], i);
+      for (Dim i = 0; i < slabs + s.slab_taps - 1; ++i)
+        s.quartered ? transform_x(b, 0, i, i / 2 * r, i % 2 * r)
+                    : transform_x(b, slab + i + s.first[0], i, 0, 0);
       for (Dim d = 0; d < slabs; ++d) {
         for (Dim point = 0; point < kPoints; ++point)
           set_product(
@@ -143,8 +147,8 @@ template <class T, int m, int r> class WinogradCorrelation {
     }
 
    private:
-    // V[ξ][tile][(place, phase, i)] = Bᵀ X B for one slab of X, which may lie outside.
-    void transform_x(const Block& b, Dim slab, Dim place) {
+    // V[ξ][tile][(place, phase, i)] = Bᵀ X B for one slab of X, which may lie outside; patches begin (down, right) later.
+    void transform_x(const Block& b, Dim slab, Dim place, Dim down, Dim right) {
       const CorrelationShape& s = all_.s_;
       const Dim point = b.pixels() * all_.x_pitch_, plane = s.in[1] * s.in[2];
       const bool outside = slab < 0 || slab >= s.in[0];
@@ -155,7 +159,7 @@ template <class T, int m, int r> class WinogradCorrelation {
                              outside ? 0 : s.in[1],
                              s.in[2]};
       T* const v = x_ + place * all_.slab_pitch_;
-      for_tiles<m, kSide>(b, planes, PatchGrid{s.first[1], s.first[2], s.step}, strip_,
+      for_tiles<m, kSide>(b, planes, PatchGrid{s.first[1] + down, s.first[2] + right, s.step}, strip_,
                           [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
                             Vec<T> transformed[kSide][kSide];
                             both_ways(patch, transformed,

@@ -160,6 +160,18 @@ FEW_NUMBERS = [
     conv("dW of one number, four dims", 1, 1, 1, [3, 4, 3, 5], [1] * 4),
 ]
 
+QUARTERED = [
+    conv(f"5x5, {c} to {m} channels, size {h}x{w}, pads {p}", n, c, m, [h, w], [5, 5], pads=[p] * 4)
+    for n, c, m, h, w, p in (
+        (2, 16, 16, 14, 14, 2), (1, 17, 33, 9, 12, 0), (2, 32, 20, 7, 5, 2), (1, 16, 16, 5, 5, 0), (1, 40, 16, 6, 21, 4),
+        (3, 16, 16, 3, 4, 2),
+    )
+] + [
+    conv("5x5, asymmetric pads", 1, 16, 24, [9, 8], [5, 5], pads=[0, 3, 2, 1]),
+    conv("5x5, pads beyond the kernel", 1, 16, 16, [6, 6], [5, 5], pads=[5, 6, 7, 5]),
+    conv("5x5 without Winograd", 1, 16, 16, [9, 9], [5, 5], pads=[2] * 4, winograd_tile=0),
+]  # fmt: skip
+
 POINTWISE = [
     conv(f"1x1, {c} to {m} channels, size {listed(size)}", n, c, m, list(size), [1] * len(size))
     for n, c, m, size in (
@@ -257,6 +269,7 @@ CASES = [
     *ATTRIBUTES_3D,
     *AUTO_PAD,
     *WINOGRAD,
+    *QUARTERED,
     *WINOGRAD_3D,
     *PHASED_WINOGRAD,
     *FEW_NUMBERS,
