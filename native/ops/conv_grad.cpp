@@ -4,26 +4,13 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& conv_grad_contract() {
   static const Contract c =
-      Contract("ConvGrad")
+      with_conv_attributes(Contract("ConvGrad"))
           .summary("Gradient of Conv, in any number of spatial dims.")
           .formula(
               "dX[n,c,i] = Σ dY[n,m,o]·W[m,c,k]; dW[m,c,k] = Σ dY[n,m,o]·X[n,c,i]; dBias[m] = Σ "
               "dY[n,m,o]; "
               "the sums over what i = o·stride + k·dilation − pad connects")
           .accuracy(Measure::rms, 1e-6, 1e-14)
-          .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
-                "how pads follow from the shapes")
-          .attr("dilations", Kind::integers,
-                "distance between kernel elements; 1 along each spatial dim when absent")
-          .attr("group", 1, "number of groups that channels and filters are divided into")
-          .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
-          .attr("pads", Kind::integers,
-                "zeros before each spatial dim, then after each; none when absent")
-          .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
-          .attr("winograd_tile", 2,
-                "3x3 kernels: outputs per Winograd tile and side. 2; 4 is faster on some shapes at "
-                "ten "
-                "times the error; 0 avoids Winograd")
           .input("dY", "T[N, M, out...]", "cotangent of Y")
           .input("X", "T[N, C, in...]", "what went into Conv")
           .input("W", "T[M, Cg, kernel...]", "filters; Cg = C / group")

@@ -64,10 +64,10 @@ inline bool is_depthwise(const ConvShape& s, Dim most_filters) {
   return s.channels == 1 && s.filters <= most_filters;
 }
 
-// One filter per channel, and columns that fall into several residues.
+// One filter per channel, and columns that fall into several residues, none of them empty.
 template <class T> bool is_strided_depthwise(const ConvShape& s) {
   const Geometry g(s);
-  return !s.turned && is_depthwise(s, 1) && g.stride[2] > 1 &&
+  return !s.turned && is_depthwise(s, 1) && g.stride[2] > 1 && g.stride[2] <= g.in[2] &&
          g.kernel[0] * g.kernel[1] <= DepthwiseStridedDx<T>::kMostRows;
 }
 

@@ -27,6 +27,23 @@ struct ConvShape {
   Dim taps() const { return kernel.size(); }
 };
 
+// What Conv has, and winograd_tile.
+inline Contract with_conv_attributes(Contract contract) {
+  return contract
+      .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
+            "how pads follow from the shapes")
+      .attr("dilations", Kind::integers,
+            "distance between kernel elements; 1 along each spatial dim when absent")
+      .attr("group", 1, "number of groups that channels and filters are divided into")
+      .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
+      .attr("pads", Kind::integers,
+            "zeros before each spatial dim, then after each; none when absent")
+      .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
+      .attr("winograd_tile", 2,
+            "3x3 kernels: outputs per Winograd tile and side. 2; 4 is faster on some shapes at "
+            "ten times the error; 0 avoids Winograd");
+}
+
 // Turned around, and reading pixels that are not neighbours.
 inline bool is_strided(const ConvShape& s) {
   for (Dim step : s.step)

@@ -4,22 +4,10 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& conv_training_contract() {
   static const Contract c =
-      Contract("ConvTraining")
+      with_conv_attributes(Contract("ConvTraining"))
           .summary("Conv, fast for weights that change with every step.")
           .formula("Y[n,m,o] = B[m] + Σ X[n,c,i]·W[m,c,k], the sum over what i = o·stride + k·dilation − pad connects")
           .accuracy(Measure::rms, 1e-6, 1e-14)
-          .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
-                "how pads follow from the shapes")
-          .attr("dilations", Kind::integers,
-                "distance between kernel elements; 1 along each spatial dim when absent")
-          .attr("group", 1, "number of groups that channels and filters are divided into")
-          .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
-          .attr("pads", Kind::integers,
-                "zeros before each spatial dim, then after each; none when absent")
-          .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
-          .attr("winograd_tile", 2,
-                "3x3 kernels: outputs per Winograd tile and side. 2; 4 is faster on some shapes at "
-                "ten times the error; 0 avoids Winograd")
           .input("X", "T[N, C, in...]", "images, or signals, or volumes")
           .input("W", "T[M, Cg, kernel...]", "filters; Cg = C / group")
           .optional("B", "T[M]", "what is added to each filter's result")

@@ -36,6 +36,8 @@ void check_covers(const Call& call, const Window& w, int axis) {
   }
 }
 
+constexpr Dim kMostTaps = Dim(1) << 20;  // of a window: each has a place in working memory
+
 // One window per spatial dim, seen as three dims: missing ones come first, with size 1.
 std::vector<Window> prepare(const Call& call) {
   const int spatial = call.shape("X").rank() - 2;
@@ -51,6 +53,8 @@ std::vector<Window> prepare(const Call& call) {
     check_covers(call, w, a + 2);
     list.push_back(w);
   }
+  if (kernel.size() > kMostTaps)
+    call.fail("kernel_shape is " + to_string(kernel) + ", expected at most " + std::to_string(kMostTaps) + " elements");
   if (list[0].in * list[1].in * list[2].in >= Dim(1) << 31)
     call.fail("input X has shape " + to_string(call.shape("X")) + ", expected fewer than 2^31 elements per channel");
   return list;

@@ -215,6 +215,11 @@ DEPTHWISE = [
     conv("depthwise, dW and dBias", 2, 8, 8, [9, 9], [3, 3], pads=[1] * 4, group=8, outputs=("dW", "dBias")),
 ]  # fmt: skip
 
+DEPTHWISE += [
+    conv("depthwise, stride beyond the image", 1, 4, 4, [9, 7], [3, 3], strides=[1 << 40] * 2, group=4),
+    conv("depthwise, a stride as long as a row", 2, 4, 4, [9, 7], [3, 3], strides=[2, 7], group=4, pads=[1] * 4),
+]  # fmt: skip
+
 FEW_CHANNELS = [
     conv(
         f"first layer, {c} channels, kernel {listed(k)}, strides {listed(s)}, size {listed(size)}", 2, c, m,
