@@ -29,6 +29,7 @@ LIBRARIES = {
     "immintrin.h": {"core/vector.h"},
     "arm_neon.h": {"core/vector.h"},
     "pthread.h": {"core/parallel.cpp"},
+    "sched.h": {"core/pieces.cpp"},
     "hosts/ort_abi.h": {"hosts/ort.cpp", "hosts/ort_shapes.h", "hosts/ort_attributes.h"},
 }
 

@@ -28,9 +28,7 @@ Pool* g_pool = nullptr;
 Pool& Pool::instance() {
   static std::once_flag once;
   std::call_once(once, [] {
-    const unsigned cores = std::thread::hardware_concurrency();
-    g_pool = new Pool(cores ? static_cast<int>(cores)
-                            : 1);  // never destroyed: workers may outlive main()
+    g_pool = new Pool(core_count());  // never destroyed: workers may outlive main()
     // A forked child has none of the workers, and perhaps a locked mutex: it starts with a new
     // pool.
     pthread_atfork(nullptr, nullptr, [] { g_pool = new Pool(g_pool->threads()); });
@@ -45,8 +43,6 @@ void Pool::set_threads(int count) {
 }
 
 void Pool::start_workers() {
-  if (ranges_.size() != static_cast<std::size_t>(threads_))
-    ranges_ = std::vector<Range>(static_cast<std::size_t>(threads_));
   for (int member = static_cast<int>(workers_.size()) + 1; member < threads_; ++member)
     workers_.emplace_back([this, member] { work(member); });
 }
@@ -63,15 +59,6 @@ void Pool::stop_workers() {
   stopping_ = false;
 }
 
-void Pool::take_pieces(const Job& job, int member) {
-  for (int k = 0; k < job.members; ++k) {
-    const int owner = (member + k) % job.members;
-    std::atomic<Dim>& next = ranges_[static_cast<std::size_t>(owner)].next;
-    for (Dim i; (i = next.fetch_add(1, std::memory_order_relaxed)) < job.range_end(owner);)
-      job.body(job.context, i);
-  }
-}
-
 void Pool::work(int member) {
   std::uint64_t seen = 0;
   for (;;) {
@@ -79,17 +66,17 @@ void Pool::work(int member) {
     while (generation_.load(std::memory_order_acquire) == seen &&
            std::chrono::steady_clock::now() < until)
       for (int i = 0; i < 32; ++i) relax();
-    Job job;
+    Pieces* pieces;
     {
       std::unique_lock<std::mutex> lock(mutex_);
       wake_.wait(lock, [&] { return generation_.load() != seen; });
       seen = generation_.load();
       if (stopping_) return;
-      if (!open_) continue;
-      job = job_;
+      if (!pieces_) continue;
+      pieces = pieces_;
       inside_.fetch_add(1);
     }
-    take_pieces(job, member);
+    pieces->take_all(current_core(member));
     inside_.fetch_sub(1, std::memory_order_release);
   }
 }
@@ -101,20 +88,17 @@ void Pool::parallel_for(Dim count, Host::Body body, void* context) {
     return;
   }
   start_workers();
-  const Job job{body, context, count, threads_};
+  Pieces pieces(count, threads_, body, context);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    job_ = job;
-    open_ = true;
-    for (int member = 0; member < job.members; ++member)
-      ranges_[static_cast<std::size_t>(member)].next = member ? job.range_end(member - 1) : 0;
+    pieces_ = &pieces;
     generation_.fetch_add(1, std::memory_order_release);
   }
   wake_.notify_all();
-  take_pieces(job, 0);
+  pieces.take_all(current_core(0));
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    open_ = false;  // whoever has not begun by now stays out
+    pieces_ = nullptr;  // whoever has not begun by now stays out
   }
   for (int spins = 0; inside_.load(std::memory_order_acquire) > 0; ++spins)
     if (spins < 2000)

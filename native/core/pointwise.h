@@ -19,16 +19,29 @@ template <class T> ONNXGRAD_INLINE Dim until_aligned(const T* p, Dim size) {
   return size < lanes<T> ? 0 : head;
 }
 
+// A full register, past the caches or not.
+template <class T> ONNXGRAD_INLINE void put(T* p, Vec<T> v, bool streamed) {
+  streamed ? stream<T>(p, v) : store<T>(p, v);
+}
+
+// Registers that are computed before the first of them is stored. A load waits for a store before it
+// when the two addresses agree in their last 12 bits, though the memory differs, and arrays that
+// were allocated one after the other lie like that: a little more than whole pages apart. Stored
+// one by one, ReluGrad took a quarter longer on them, LogSoftmaxGrad a half.
+constexpr int kTogether = 4;
+
 // out[i, i + count) = f(i, count), a register at a time; count is short only at the ends. A
 // streamed piece of work ends with stream_done(), once: it waits for the memory.
 template <class T, class F> ONNXGRAD_INLINE void fill(Span<T> out, bool streamed, F&& f) {
+  constexpr Dim group = kTogether * lanes<T>;
   Dim i = streamed ? until_aligned(out.data(), out.size()) : 0;
   if (i > 0) store_part<T>(out.data(), f(0, i), i);
-  if (streamed) {
-    for (; i + lanes<T> <= out.size(); i += lanes<T>) stream<T>(out.data() + i, f(i, lanes<T>));
-  } else {
-    for (; i + lanes<T> <= out.size(); i += lanes<T>) store<T>(out.data() + i, f(i, lanes<T>));
+  Vec<T> value[kTogether];
+  for (; i + group <= out.size(); i += group) {
+    for (int k = 0; k < kTogether; ++k) value[k] = f(i + k * lanes<T>, lanes<T>);
+    for (int k = 0; k < kTogether; ++k) put<T>(out.data() + i + k * lanes<T>, value[k], streamed);
   }
+  for (; i + lanes<T> <= out.size(); i += lanes<T>) put<T>(out.data() + i, f(i, lanes<T>), streamed);
   if (i < out.size()) store_part<T>(out.data() + i, f(i, out.size() - i), out.size() - i);
 }
 

@@ -163,6 +163,14 @@ template <class T> ONNXGRAD_INLINE void store_some(T* p, Vec<T> v, Dim count) {
   count == lanes<T> ? store<T>(p, v) : store_part<T>(p, v, count);
 }
 
+// The next lanes<double> numbers, as doubles.
+template <class T> ONNXGRAD_INLINE Vec<double> load_double(const T* p) {
+  typedef T Part __attribute__((vector_size(lanes<double> * sizeof(T))));
+  Part part;
+  std::memcpy(&part, p, sizeof part);
+  return __builtin_convertvector(part, Vec<double>);
+}
+
 template <class T> ONNXGRAD_INLINE VecBits<T> bits(Vec<T> v) {
   return (VecBits<T>)v;
 }
@@ -280,6 +288,14 @@ template <class T> ONNXGRAD_INLINE T sum_lanes(Vec<T> v) {
   for (Dim width = lanes<T> / 2; width > 0; width /= 2)
     for (Dim i = 0; i < width; ++i) part[i] += part[i + width];
   return part[0];
+}
+
+template <class T> ONNXGRAD_INLINE double sum_in_double(Vec<T> v) {
+  T part[lanes<T>];
+  store<T>(part, v);
+  Vec<double> sum{};
+  for (Dim i = 0; i < lanes<T>; i += lanes<double>) sum += load_double(part + i);
+  return sum_lanes<double>(sum);
 }
 
 // Stores past the caches: worth it when a result is larger than the last-level cache, because a

@@ -28,7 +28,6 @@ template <> struct Constants<float> {
   static constexpr float exp_tail[] = {0.5f, 0.16666576f, 0.041666556f, 0.008363179f,
                                        0.0013926184f};
   static constexpr float exp2_lowest = -126;
-  static constexpr float log2e_low = 1.925963e-8f;  // log2(e) less its rounding
   // (2^r - 1)/r, |r| <= 1/2; fit error 3.9e-9
   static constexpr float exp2_slope[] = {0.6931472f,   0.2402265f,    0.05550357f,
                                          0.009618082f, 0.0013390875f, 0.00015453174f};
@@ -62,7 +61,6 @@ template <> struct Constants<double> {
                                         2.4801521295954376e-05, 2.7557268459997064e-06,
                                         2.7620088445409746e-07, 2.510038549551032e-08};
   static constexpr double exp2_lowest = -1022;
-  static constexpr double log2e_low = 2.0355273740931033e-17;
   static constexpr double exp2_slope[] = {// fit error 6.3e-18
                                           0.6931471805599453,     0.24022650695910097,
                                           0.0555041086648216,     0.009618129107606871,
@@ -183,14 +181,10 @@ template <class T> ONNXGRAD_INLINE Vec<T> exp(Vec<T> x) {
   return select(x > highest, splat<T>(std::numeric_limits<T>::infinity()), y);
 }
 
-// e^x of a logarithm of a probability, x <= 0. 2 ulp; results below the smallest normal number are 0. What cannot be
-// such a logarithm, x > 88 (708 in double), gives a number near the largest.
+// e^x of a logarithm of a probability, x <= 0. 1 ulp; results below the smallest normal number are 0. What cannot be
+// such a logarithm, x > 88 (709 in double), gives a number near the largest.
 template <class T> ONNXGRAD_INLINE Vec<T> exp_of_log(Vec<T> x) {
-  using C = detail::Constants<T>;
-  constexpr T log2e = T(1.4426950408889634), highest = 1 - C::exp2_lowest;
-  const auto z = detail::exact_product<T>(x, splat<T>(log2e));
-  const Vec<T> low = fma(x, splat<T>(C::log2e_low), z.low);
-  return detail::exp2_negative<T>(at_most(splat<T>(highest), z.high), low);
+  return detail::exp_negative<T>(at_most(splat<T>(sizeof(T) == 4 ? T(88) : T(709)), x));
 }
 
 // tanh(x) = m/(m + 2) with m = e^(2|x|) - 1, which keeps small x exact. 3 ulp.

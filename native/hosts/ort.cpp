@@ -6,7 +6,7 @@
 #include <deque>
 #include <mutex>
 
-#include "core/call.h"
+#include "core/pieces.h"
 #include "hosts/ort_shapes.h"
 
 namespace onnxgrad {
@@ -83,18 +83,17 @@ class SessionHost final : public Host {
     }
   }
 
+  // A member of the session's pool takes pieces until none is left: the runtime itself would deal
+  // them out in turn, each core other ones in every call.
   void parallel_for(Dim count, Body body, void* context) override {
-    struct Task {
-      Body body;
-      void* context;
-    } task{body, context};
+    const int members = static_cast<int>(std::min<Dim>(count, core_count()));
+    Pieces pieces(count, members, body, context);
     must<ort::ParallelFor>(
         static_cast<const ort::Context*>(context_),
-        +[](void* t, std::size_t i) {
-          const Task& task = *static_cast<Task*>(t);
-          task.body(task.context, static_cast<Dim>(i));
+        +[](void* p, std::size_t member) {
+          static_cast<Pieces*>(p)->take_all(current_core(static_cast<int>(member)));
         },
-        static_cast<std::size_t>(count), std::size_t(0), static_cast<void*>(&task));
+        static_cast<std::size_t>(members), std::size_t(0), static_cast<void*>(&pieces));
   }
 
  private:

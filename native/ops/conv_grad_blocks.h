@@ -80,14 +80,6 @@ template <class P, class T> void add_parts(Call& call, const P* partial, Dim par
   });
 }
 
-// The next lanes<double> numbers, as doubles.
-template <class T> ONNXGRAD_INLINE Vec<double> load_double(const T* p) {
-  typedef T Part __attribute__((vector_size(lanes<double> * sizeof(T))));
-  Part part;
-  std::memcpy(&part, p, sizeof part);
-  return __builtin_convertvector(part, Vec<double>);
-}
-
 // sums[j] += Σ_k B[k][j] for a packed B[depth][columns], in double.
 template <class T> void add_column_sums(const T* packed, Dim depth, Dim columns, double* sums) {
   for (Dim first = 0; first < columns; first += lanes<double>) {

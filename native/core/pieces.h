@@ -1,0 +1,54 @@
+// Pieces: the work of one parallel_for, shared out among the threads of a host.
+#pragma once
+#include <algorithm>
+#include <atomic>
+
+#include "core/call.h"
+
+namespace onnxgrad {
+
+// The pieces lie in one range per core. A core begins with the same range in every call, so that it
+// finds in its own caches what it read or wrote there before: 4 M elements of ReluGrad, whose
+// halves fit the caches of two cores and not that of one, take 0.34 ms instead of 0.62. Whoever is
+// done early takes pieces from the ranges of the others.
+class Pieces {
+ public:
+  static constexpr int kMostRanges = 64;
+
+  Pieces(Dim count, int ranges, Host::Body body, void* context)
+      : count_(count),
+        ranges_(std::max(1, std::min(ranges, kMostRanges))),
+        body_(body),
+        context_(context) {
+    for (int r = 0; r < ranges_; ++r) next_[r].piece.store(begin(r), std::memory_order_relaxed);
+  }
+
+  // Takes pieces until none is left; `range` is the one to begin with, counted round.
+  void take_all(int range) {
+    for (int k = 0; k < ranges_; ++k) {
+      const int r = (range + k) % ranges_;
+      std::atomic<Dim>& next = next_[r].piece;
+      for (Dim i; (i = next.fetch_add(1, std::memory_order_relaxed)) < begin(r + 1);)
+        body_(context_, i);
+    }
+  }
+
+ private:
+  struct alignas(64) Next {  // a cache line each
+    std::atomic<Dim> piece;
+  };
+  Dim begin(int range) const { return count_ * range / ranges_; }
+
+  const Dim count_;
+  const int ranges_;
+  const Host::Body body_;
+  void* const context_;
+  Next next_[kMostRanges];
+};
+
+// The core that runs this thread; `otherwise` where the system does not say.
+int current_core(int otherwise);
+// How many cores this process may use; asked once.
+int core_count();
+
+}  // namespace onnxgrad
