@@ -29,10 +29,7 @@ void Call::allocate() {
     TensorView& out = outputs_[i];
     if (!out.present) continue;
     const TensorSpec& spec = contract_.outputs()[static_cast<std::size_t>(i)];
-    out.type = spec.type == "T"       ? type_
-               : spec.type == "int32" ? DType::int32
-               : spec.type == "int64" ? DType::int64
-                                      : DType::boolean;
+    out.type = spec.is_t() ? type_ : spec.fixed;
     out.shape = shape_of(contract_, spec, symbols_);
   }
   host_.allocate(outputs_);

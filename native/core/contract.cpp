@@ -124,11 +124,19 @@ Contract& Contract::inplace(const std::string& input, const std::string& output)
   return *this;
 }
 
+namespace {
+DType named(const std::string& type) {
+  for (DType t : {DType::float32, DType::float64, DType::int32, DType::int64, DType::boolean})
+    if (type == name_of(t)) return t;
+  return DType::other;
+}
+}  // namespace
+
 TensorSpec Contract::parse(std::string name, const std::string& spec, bool optional,
                            std::string doc) {
   const auto open = spec.find('[');
-  TensorSpec t{std::move(name), spec.substr(0, open), spec.substr(open), {},
-               optional,        std::move(doc)};
+  const std::string type = spec.substr(0, open);
+  TensorSpec t{std::move(name), type, named(type), spec.substr(open), {}, optional, std::move(doc)};
   const std::string inside = spec.substr(open + 1, spec.size() - open - 2);
   for (std::size_t from = 0; from < inside.size();) {
     const std::size_t comma = std::min(inside.find(',', from), inside.size());
@@ -210,23 +218,20 @@ class Binder {
 
  private:
   void check_type(const TensorSpec& spec, DType type) {
-    if (spec.type == "T")
-      return check_variable(spec, type, {DType::float32, DType::float64}, t_, t_source_);
-    if (spec.type == "I")
-      return check_variable(spec, type, {DType::int32, DType::int64}, i_, i_source_);
-    if (spec.type != name_of(type)) wrong_type(spec, type, spec.type);
+    if (spec.fixed == DType::other)
+      spec.is_t() ? check_variable(spec, type, DType::float32, DType::float64, t_, t_source_)
+                  : check_variable(spec, type, DType::int32, DType::int64, i_, i_source_);
+    else if (spec.fixed != type)
+      wrong_type(spec, type, spec.type);
   }
 
-  void check_variable(const TensorSpec& spec, DType type, std::initializer_list<DType> allowed,
-                      DType& variable, const std::string*& source) {
+  void check_variable(const TensorSpec& spec, DType type, DType narrow, DType wide, DType& variable,
+                      const std::string*& source) {
     if (variable != DType::other && type != variable)
       wrong_type(spec, type, std::string(name_of(variable)) + " (the type of " + *source + ")");
-    Strings names;
-    for (DType a : allowed) {
-      if (a == type) return variable = type, source = &spec.name, void();
-      names.push_back(name_of(a));
-    }
-    wrong_type(spec, type, alternatives(names));
+    if (type != narrow && type != wide)
+      wrong_type(spec, type, std::string(name_of(narrow)) + " or " + name_of(wide));
+    variable = type, source = &spec.name;
   }
 
   [[noreturn]] void wrong_type(const TensorSpec& spec, DType type,

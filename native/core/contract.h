@@ -60,11 +60,13 @@ struct Axis {
 struct TensorSpec {
   std::string name;
   std::string type;  // "T", "I" or the name of a DType
+  DType fixed;       // what `type` names; other for T and I
   std::string dims;  // as written, with the brackets: "[S, N, 4*H]"
   std::vector<Axis> axes;
   bool optional = false;
   std::string doc;
 
+  bool is_t() const { return type.size() == 1 && type[0] == 'T'; }
   int fixed_rank() const;  // axes that are not packs
   bool has_pack() const { return fixed_rank() != static_cast<int>(axes.size()); }
 };

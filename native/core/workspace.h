@@ -1,15 +1,18 @@
 // Workspace: the working memory of one call, taken before the first output is touched and kept for
 // the next call.
 //
+// clang-format off
 //   Workspace space;
-//   const auto packed = space.shared<T>(packed_size);       // one block that all pieces of work
-//   see const auto scratch = space.scratch<T>(size, pieces);    // blocks that pieces borrow, one
-//   at a time Workspace::acquire(call, space.bytes());                // fails here, or never; the
-//   largest of several … call.output<T>(…) … space.open(); // ends the use of the workspace that
-//   was open before call.parallel_for(pieces, [&](Dim piece) {
-//     const auto mine = space.borrow(scratch);              // given back at the end of the scope
+//   const auto packed = space.shared<T>(packed_size);     // one block that all pieces of work see
+//   const auto scratch = space.scratch<T>(size, pieces);  // blocks that pieces borrow, one at a time
+//   Workspace::acquire(call, space.bytes());              // fails here, or never; the largest of several
+//   … call.output<T>(…) …
+//   space.open();                                         // ends the use of the workspace that was open before
+//   call.parallel_for(pieces, [&](Dim piece) {
+//     const auto mine = space.borrow(scratch);            // given back at the end of the scope
 //     … mine.data() …
 //   });
+// clang-format on
 //
 // Nothing is allocated per piece. The number of scratch blocks is bounded by the processors and by
 // kWorkspaceBytes: a piece that finds none free waits for one, which some other piece is certain to

@@ -40,7 +40,7 @@ std::vector<Window> prepare(const Call& call, const Shape& in) {
     expected.push_back(windows(call.text("auto_pad"), call.integer("ceil_mode") != 0, w));
     list.push_back(w);
   }
-  check_shape(call, "dY", expected, "what the windows give for shape " + to_string(in));
+  check_shape(call, "dY", expected, [&] { return "what the windows give for shape " + to_string(in); });
   return list;
 }
 

@@ -118,10 +118,10 @@ void set_columns(const Classes& s, const T* log_prob, const T* bias, T* d, const
 template <class T, class I>
 void cross_entropy_grad(Call& call, Classes s, const char* bias_name) {
   check_labels<I>(call, "label", s);
-  if (call.has("weight")) check_shape(call, "weight", Shape{s.classes}, "one per class");
+  if (call.has("weight")) check_shape(call, "weight", Shape{s.classes}, [] { return "one per class"; });
   if (s.reduction != Reduction::none && call.input<T>("dY").size() != 1)
     call.fail("input dY has shape " + to_string(call.shape("dY")) + ", expected a scalar for reduction '" + call.text("reduction") + "'");
-  if (s.reduction == Reduction::none) check_shape(call, "dY", call.shape("label"), "reduction is 'none'");
+  if (s.reduction == Reduction::none) check_shape(call, "dY", call.shape("label"), [] { return "reduction is 'none'"; });
   if (bias_name && call.has(bias_name) && call.input<T>(bias_name).size() != call.input<T>("log_prob").size())
     call.fail("input bias has shape " + to_string(call.shape(bias_name)) + ", expected as many elements as log_prob of shape " +
               to_string(call.shape("log_prob")));

@@ -7,7 +7,7 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 // The shape that `input` holds, with no negative dim.
-inline Shape shape_in(const Call& call, const char* input) {
+inline Shape shape_in(const Call& call, std::string_view input) {
   const Span<const std::int64_t> dims = call.input<std::int64_t>(input);
   Shape shape;
   if (dims.size() > kMaxRank)
@@ -37,7 +37,7 @@ inline std::string place_of(const Shape& shape, Dim k) {
 template <class I> ONNXGRAD_INLINE Dim counted_from_front(I index, Dim limit) { return index < 0 ? Dim(index) + limit : Dim(index); }
 
 // Fails unless every index is in [-limit, limit).
-template <class I> void check_indices(const Call& call, const char* input, Dim limit) {
+template <class I> void check_indices(const Call& call, std::string_view input, Dim limit) {
   const Span<const I> indices = call.input<I>(input);
   for (Dim k = 0; k < indices.size(); ++k)
     if (Dim(indices[k]) < -limit || Dim(indices[k]) >= limit)
@@ -47,17 +47,18 @@ template <class I> void check_indices(const Call& call, const char* input, Dim l
 }
 
 // f(I()) with I the type of `input`.
-template <class F> void with_index_type(const Call& call, const char* input, F&& f) {
+template <class F> void with_index_type(const Call& call, std::string_view input, F&& f) {
   if (call.type(input) == DType::int32)
     f(std::int32_t());
   else
     f(std::int64_t());
 }
 
-inline void check_shape(const Call& call, const char* input, const Shape& expected, const std::string& because) {
+// `because()` says why; it is asked only when the shape is wrong.
+template <class F> void check_shape(const Call& call, std::string_view input, const Shape& expected, F&& because) {
   if (call.shape(input) != expected)
     call.fail("input " + std::string(input) + " has shape " + to_string(call.shape(input)) + ", expected " + to_string(expected) +
-              " (" + because + ")");
+              " (" + because() + ")");
 }
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

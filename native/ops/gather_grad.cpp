@@ -21,8 +21,10 @@ template <class T> void gather_grad(Call& call) {
   Shape out(in.data(), axis);
   for (Dim d : call.shape("indices")) out.push_back(d);
   for (int a = axis + 1; a < in.rank(); ++a) out.push_back(in[a]);
-  check_shape(call, "dY", out, "shape is " + to_string(in) + ", indices have shape " + to_string(call.shape("indices")) +
-                                   ", axis is " + std::to_string(call.integer("axis")));
+  check_shape(call, "dY", out, [&] {
+    return "shape is " + to_string(in) + ", indices have shape " + to_string(call.shape("indices")) + ", axis is " +
+           std::to_string(call.integer("axis"));
+  });
   with_index_type(call, "indices", [&](auto zero) {
     using I = decltype(zero);
     check_indices<I>(call, "indices", in[axis]);

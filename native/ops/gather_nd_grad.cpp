@@ -44,8 +44,9 @@ Reach prepare(const Call& call) {
       call.fail("input indices has shape " + to_string(indices) + ", expected it to begin with the batch dims of shape " + to_string(r.in));
   Shape out(indices.data(), indices.rank() - 1);
   for (int a = r.batch + r.depth; a < r.in.rank(); ++a) out.push_back(r.in[a]);
-  check_shape(call, "update", out, "shape is " + to_string(r.in) + ", indices have shape " + to_string(indices) +
-                                       ", batch_dims is " + std::to_string(batch));
+  check_shape(call, "update", out, [&] {
+    return "shape is " + to_string(r.in) + ", indices have shape " + to_string(indices) + ", batch_dims is " + std::to_string(batch);
+  });
   r.tuples = indices.product(0, indices.rank() - 1);
   r.tuples_per_batch = indices.product(r.batch, indices.rank() - 1);
   r.rows_per_batch = r.in.product(r.batch, r.batch + r.depth);

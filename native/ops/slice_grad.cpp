@@ -25,7 +25,7 @@ struct Slices {
   int first, last;  // the axes before `first` and after `last` are taken whole
 };
 
-template <class I> Dim value_of(const Call& call, const char* input, Dim i, Dim initial) {
+template <class I> Dim value_of(const Call& call, std::string_view input, Dim i, Dim initial) {
   return call.has(input) ? Dim(call.input<I>(input)[i]) : initial;
 }
 
@@ -60,7 +60,7 @@ template <class I> Slices prepare(const Call& call) {
   for (Dim d : s.in) s.start.push_back(0), s.step.push_back(1), s.count.push_back(d);
   bool seen[kMaxRank] = {};
   for (Dim i = 0; i < n; ++i) set_axis<I>(call, s, i, seen);
-  check_shape(call, "dY", s.count, "what the slice takes of shape " + to_string(s.in));
+  check_shape(call, "dY", s.count, [&] { return "what the slice takes of shape " + to_string(s.in); });
   const auto whole = [&](int a) { return s.count[a] == s.in[a] && s.step[a] == 1; };
   s.first = 0, s.last = s.in.rank() - 1;
   while (s.last > 0 && whole(s.last)) --s.last;

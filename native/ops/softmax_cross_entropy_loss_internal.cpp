@@ -79,7 +79,7 @@ template <class T> void set_log_prob(Call& call, const Classes& s, const T* x, T
 
 template <class T, class I> void run(Call& call, const Classes& s) {
   check_labels<I>(call, "labels", s);
-  if (call.has("weights")) check_shape(call, "weights", Shape{s.classes}, "one per class");
+  if (call.has("weights")) check_shape(call, "weights", Shape{s.classes}, [] { return "one per class"; });
   call.set_dims("loss...", s.reduction == Reduction::none ? call.shape("labels") : Shape{});
   const I* labels = call.input<I>("labels").data();
   const T* weights = call.input<T>("weights").data();
