@@ -19,6 +19,14 @@ template <class T, class F> ONNXGRAD_INLINE void each_register(Dim from, Dim to,
   if (i < to) f(i, to - i);
 }
 
+// sum += term. What rounding adds to the sum is added to `excess`: exactly where the sum is larger than the term, nearly
+// elsewhere. The true sum is sum − excess.
+template <class T> ONNXGRAD_INLINE void add_compensated(Vec<T>& sum, Vec<T>& excess, Vec<T> term) {
+  const Vec<T> next = sum + term;
+  excess += (next - sum) - term;
+  sum = next;
+}
+
 // total[k] += Σ_i terms. `add(i, n, sums)` adds the terms of elements [i, i + n) to the registers sums[0 … N).
 template <int N, class T, class F> ONNXGRAD_INLINE void add_sums(Dim count, double (&total)[N], F&& add) {
   constexpr int chains = N == 1 ? 4 : 2;  // independent additions hide each other's latency

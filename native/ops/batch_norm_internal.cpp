@@ -37,16 +37,16 @@ Statistics statistics_of(const ChannelSets& sets, Dim channel, const Go& go, con
   const T mean = T(sum_of_set<T>(sets, channel, go, x, sums) / count);
   go(sets.pieces(), [&](Dim i) {
     const auto p = sets.piece(channel, i);
-    double total[2] = {};
-    add_sums<2, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[2]) ONNXGRAD_LAMBDA {
+    double total[3] = {};
+    add_sums<3, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[3]) ONNXGRAD_LAMBDA {
       const Vec<T> centred = centred_part<T>(x + p.at + k, n, mean);
-      sum[0] += centred;
-      sum[1] = fma(centred, centred, sum[1]);
+      sum[0] = fma(centred, centred, sum[0]);
+      add_compensated<T>(sum[1], sum[2], centred);
     });
-    sums[channel * sets.pieces() + i] = {{total[0], total[1], 0}};
+    sums[channel * sets.pieces() + i] = {{total[0], total[1] - total[2], 0}};
   });
   double rest = 0, squares = 0;  // rest: what the rounding of the mean lost
-  for (Dim i = channel * sets.pieces(); i < (channel + 1) * sets.pieces(); ++i) rest += sums[i].value[0], squares += sums[i].value[1];
+  for (Dim i = channel * sets.pieces(); i < (channel + 1) * sets.pieces(); ++i) squares += sums[i].value[0], rest += sums[i].value[1];
   return {double(mean) + rest / count, squares / count - (rest / count) * (rest / count)};
 }
 

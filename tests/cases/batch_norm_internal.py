@@ -24,13 +24,7 @@ CASES = [
     _case("none of the old statistics kept", (2, 4, 5, 5), {}, momentum=0.0),
     _case("half of the old statistics kept", (2, 4, 5, 5), {}, momentum=0.5),
     _case("the input statistics", (2, 4, 5, 5), {}, training_mode=0),
-    _case(
-        "a mean near 0",
-        (3, 2, 60, 61),
-        dict(shift=0.0),
-        rtol=1e-5,
-        why="the mean of numbers around 0 is small beside their rounding",
-    ),
+    _case("a mean near 0", (3, 2, 60, 61), dict(shift=0.0)),
     _case("only Y", (2, 4, 5, 5), {}, outputs=("Y",)),
     _case(
         "Y and the running statistics",
