@@ -23,6 +23,7 @@ import onnx
 from lines import BENCHES, ROOT, Bench
 from rich.console import Console
 from rich.table import Table
+from worker import Worker
 
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "golden")]
 
@@ -38,30 +39,6 @@ TORCH, OLD = "PyTorch", "onnxruntime-training"
 STOCK, STOCK_CONSTANT = "onnxruntime", "onnxruntime, constant weights"
 PEERS = (TORCH, OLD, STOCK, STOCK_CONSTANT)
 ROUNDS = 6
-
-
-class Worker:
-    """A contender's process."""
-
-    def __init__(self, python: Path | str, script: str, *arguments: str):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.environ.get("PYTHONPATH", "") if str(python) == sys.executable else "",
-        }
-        self.process = subprocess.Popen(
-            [python, ROOT / "bench" / "workers" / script, *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
-        )  # fmt: skip
-
-    def ask(self, **request) -> dict:
-        """One request, one answer; a worker that died answers with an error."""
-        try:
-            self.process.stdin.write(json.dumps(request) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        return json.loads(line) if line else {"error": "the process ended"}
 
 
 class Limits:

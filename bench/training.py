@@ -13,7 +13,6 @@ import json
 import math
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,44 +22,11 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 from training_models import WORKLOADS
+from worker import Worker
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 5
 PARAMETERS = 25_000_000
-
-
-class Worker:
-    """A contender's process."""
-
-    def __init__(self, python: str, script: str):
-        own = str(python) == sys.executable
-        self.process = subprocess.Popen(
-            [python, ROOT / "bench" / "workers" / script],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "") if own else ""},
-        )  # fmt: skip
-
-    def ask(self, **request) -> dict:
-        """One request, one answer; a worker that died answers with an error."""
-        try:
-            self.process.stdin.write(json.dumps(request) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        return json.loads(line) if line else {"error": "the process ended"}
-
-    def peak(self) -> float:
-        """The process's largest resident size so far, in MB."""
-        status = Path(f"/proc/{self.process.pid}/status")
-        for line in status.read_text().splitlines() if status.exists() else ():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1024
-        return math.nan
-
-    def end(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
 
 
 def contenders(kind: str, arguments) -> dict[str, tuple[str, str]]:

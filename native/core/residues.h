@@ -1,7 +1,5 @@
 // The columns of a row sorted by their residue modulo a stride, so that what lies `stride` apart becomes neighbours.
 #pragma once
-#include <utility>
-
 #include "core/reduce.h"
 #include "core/vector.h"
 
@@ -9,30 +7,22 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 namespace detail {
 
-#if defined(__clang__)
-#define ONNXGRAD_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define ONNXGRAD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, VecBits<T>{__VA_ARGS__})
-#endif
-
 // Lanes first, first + 2, first + 4 … of a and b, seen as one row.
 template <int first, class T, int... lane>
-ONNXGRAD_INLINE Vec<T> every_second(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
-  return ONNXGRAD_SHUFFLE(a, b, (2 * lane + first)...);
+ONNXGRAD_INLINE Vec<T> every_second(Vec<T> a, Vec<T> b, Lanes<lane...>) {
+  return shuffled<T>(a, b, Lanes<(2 * lane + first)...>());
 }
 
 // The lanes of a and b in turns: the first half of them, or the second.
 template <bool second, class T, int... lane>
-ONNXGRAD_INLINE Vec<T> in_turns(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
+ONNXGRAD_INLINE Vec<T> in_turns(Vec<T> a, Vec<T> b, Lanes<lane...>) {
   constexpr int half = int(lanes<T>) / 2, shift = second ? half : 0;
-  return ONNXGRAD_SHUFFLE(a, b, (lane % 2 ? int(lanes<T>) + lane / 2 + shift : lane / 2 + shift)...);
+  return shuffled<T>(a, b, Lanes<(lane % 2 ? int(lanes<T>) + lane / 2 + shift : lane / 2 + shift)...>());
 }
-
-#undef ONNXGRAD_SHUFFLE
 
 // to[0, 1, 2 …] = from[0, 2, 4 …] and beside[0, 1, 2 …] = from[1, 3, 5 …]; `count` elements are read.
 template <class T> void split_pairs(const T* from, Dim count, T* to, T* beside) {
-  constexpr auto each_lane = std::make_integer_sequence<int, int(lanes<T>)>();
+  constexpr auto each_lane = EachLane<T>();
   Dim i = 0;
   for (; i + 2 * lanes<T> <= count; i += 2 * lanes<T>) {
     const Vec<T> a = load<T>(from + i), b = load<T>(from + i + lanes<T>);
@@ -76,7 +66,7 @@ template <class T> void merge_columns(const T* from, Dim count, Dim stride, Dim 
       for (Dim i = r; i < count; i += stride) row[i] = from[r * pitch + i / stride];
     return;
   }
-  constexpr auto each_lane = std::make_integer_sequence<int, int(lanes<T>)>();
+  constexpr auto each_lane = EachLane<T>();
   for (Dim i = 0; i < count; i += 2 * lanes<T>) {
     const Vec<T> even = load<T>(from + i / 2), odd = load<T>(from + pitch + i / 2);
     const Dim left = count - i;

@@ -1,31 +1,23 @@
 // transpose: out[j][i] = in[i][j], a square of registers at a time.
 #pragma once
-#include <utility>
-
 #include "core/vector.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
 namespace detail {
 
-#if defined(__clang__)
-#define ONNXGRAD_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define ONNXGRAD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, VecBits<T>{__VA_ARGS__})
-#endif
-
 // Of two registers seen as blocks of `width` lanes, the even blocks of both (a0 b0 a2 b2 …) or the
 // odd ones (a1 b1 a3 b3 …). Doing this for width 1, 2, 4, … with the partners `width` rows apart
 // transposes a square.
 template <int width, bool odd, class T, int... lane>
-ONNXGRAD_INLINE Vec<T> interleave(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
+ONNXGRAD_INLINE Vec<T> interleave(Vec<T> a, Vec<T> b, Lanes<lane...>) {
   constexpr int shift = odd ? width : 0;
-  return ONNXGRAD_SHUFFLE(
-      a, b, (lane / width % 2 == 0 ? lane + shift : int(lanes<T>) + lane - width + shift)...);
+  return shuffled<T>(
+      a, b, Lanes<(lane / width % 2 == 0 ? lane + shift : int(lanes<T>) + lane - width + shift)...>());
 }
 
 template <int width, class T> ONNXGRAD_INLINE void transpose_step(Vec<T>* rows) {
-  constexpr auto each_lane = std::make_integer_sequence<int, int(lanes<T>)>();
+  constexpr auto each_lane = EachLane<T>();
 #pragma GCC unroll 16
   for (int i = 0; i < int(lanes<T>); ++i)
     if (i / width % 2 == 0) {
@@ -35,8 +27,6 @@ template <int width, class T> ONNXGRAD_INLINE void transpose_step(Vec<T>* rows) 
     }
   if constexpr (2 * width < lanes<T>) transpose_step<2 * width, T>(rows);
 }
-
-#undef ONNXGRAD_SHUFFLE
 
 }  // namespace detail
 

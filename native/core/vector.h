@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "core/span.h"
 
@@ -176,6 +177,18 @@ template <class T> ONNXGRAD_INLINE VecBits<T> bits(Vec<T> v) {
 }
 template <class T> ONNXGRAD_INLINE Vec<T> from_bits(VecBits<T> v) {
   return (Vec<T>)v;
+}
+
+template <int... lane> using Lanes = std::integer_sequence<int, lane...>;
+template <class T> using EachLane = std::make_integer_sequence<int, int(lanes<T>)>;
+
+// These lanes of a and b, seen as one row; known when it is compiled.
+template <class T, int... lane> ONNXGRAD_INLINE Vec<T> shuffled(Vec<T> a, Vec<T> b, Lanes<lane...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, lane...);
+#else
+  return __builtin_shuffle(a, b, VecBits<T>{lane...});
+#endif
 }
 
 // where mask: a, elsewhere: b.
