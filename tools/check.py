@@ -1,11 +1,13 @@
 """The slow checks, one after the other: `make check`. Each prints one line; the details of a failure follow it.
 
-C++ tests under AddressSanitizer and UBSan · every instruction set · many property-test examples · PyTorch live.
+C++ tests and every case of every operator under AddressSanitizer and UBSan · every instruction set · many
+property-test examples · PyTorch live · killed and long training.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -34,15 +36,41 @@ def step(title: str, *commands: list, **variables: str) -> bool:
 
 
 def sanitizers() -> bool:
-    configure = ["cmake", "-S", ROOT, "-B", BUILD, "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DONNXGRAD_PYTHON=OFF",
-                 "-DONNXGRAD_TESTS=ON", "-DONNXGRAD_SANITIZE=ON", "-DONNXGRAD_WERROR=ON"]  # fmt: skip
+    """The C++ tests, and every case of every operator, compiled with AddressSanitizer and UBSan."""
+    configure = ["cmake", "-S", ROOT, "-B", BUILD, "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DONNXGRAD_PYTHON=ON",
+                 f"-DPython_EXECUTABLE={sys.executable}", "-DONNXGRAD_TESTS=ON", "-DONNXGRAD_SANITIZE=ON",
+                 "-DONNXGRAD_WERROR=ON"]  # fmt: skip
     build = ["cmake", "--build", BUILD, "-j", "2"]
     test = ["ctest", "--test-dir", BUILD, "--output-on-failure"]
-    return step("C++ tests under AddressSanitizer and UBSan", configure, build, test)
+    passed = step("C++ tests under AddressSanitizer and UBSan", configure, build, test)
+    return passed and all(sanitized_cases(level) for level in ("baseline", "avx2", "avx512"))
+
+
+# The tests with the sanitized package in the place of the installed one.
+SANITIZED_TESTS = """
+import sys
+sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__module__.startswith("_editable")]
+sys.path.insert(0, sys.argv[1])
+import onnxgrad, pytest
+assert onnxgrad.__file__.startswith(sys.argv[1]), onnxgrad.__file__
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+
+
+def sanitized_cases(level: str) -> bool:
+    package = BUILD / "package"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(ROOT / "src" / "onnxgrad", package / "onnxgrad")
+    install = ["cmake", "--install", BUILD, "--prefix", package]
+    asan = subprocess.check_output(["g++", "-print-file-name=libasan.so"], text=True).strip()
+    tests = [sys.executable, "-c", SANITIZED_TESTS, package, "-q", "-p", "no:xdist", "-p", "no:cacheprovider",
+             "-k", "numpy_host or test_right", "tests/test_kernels.py", "tests/test_large.py"]  # fmt: skip
+    return step(f"every case of every operator under the sanitizers, {level}", install,
+                ["env", f"LD_PRELOAD={asan}", "ASAN_OPTIONS=detect_leaks=0", *tests], ONNXGRAD_ISA=level)  # fmt: skip
 
 
 def instruction_sets() -> bool:
-    tests = ["tests/test_kernels.py", "tests/test_golden.py"]
+    tests = ["tests/test_kernels.py", "tests/test_golden.py", "tests/test_large.py"]
     return all(
         step(
             f"kernels compiled for {level}",
