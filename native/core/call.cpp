@@ -23,6 +23,16 @@ int Call::axis(std::string_view attribute, std::string_view input) const {
   return static_cast<int>(axis < 0 ? axis + limit : axis);
 }
 
+namespace {
+bool can_be_addressed(const Shape& shape, Dim bytes) {
+  for (Dim d : shape)
+    if (d == 0) return true;
+  for (Dim d : shape)
+    if (__builtin_mul_overflow(bytes, d, &bytes)) return false;
+  return true;
+}
+}  // namespace
+
 void Call::allocate() {
   allocated_ = true;
   for (Dim i = 0; i < outputs_.size(); ++i) {
@@ -31,6 +41,9 @@ void Call::allocate() {
     const TensorSpec& spec = contract_.outputs()[static_cast<std::size_t>(i)];
     out.type = spec.is_t() ? type_ : spec.fixed;
     out.shape = shape_of(contract_, spec, symbols_);
+    if (!can_be_addressed(out.shape, bytes_of(out.type)))
+      fail("output " + spec.name + " would have shape " + to_string(out.shape) +
+           ", expected at most 2^63 bytes");
   }
   host_.allocate(outputs_);
 }
