@@ -10,7 +10,7 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-struct Sums { double value[3]; };
+struct Sums { double value[4]; };
 
 class ChannelSets {
  public:

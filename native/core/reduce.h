@@ -46,30 +46,39 @@ template <int N, class T, class F> ONNXGRAD_INLINE void add_sums(Dim count, doub
   }
 }
 
-// Sums over the rows of a matrix, made of partial sums of blocks of rows. The cut depends on the shape alone.
+// A sum of doubles that loses nothing but its last rounding: what each addition rounds off is summed beside it.
+struct LongSum {
+  double sum = 0, rest = 0;
+  void add(double term) {
+    const double next = sum + term, added = next - sum;
+    rest += (sum - (next - added)) + (term - added);
+    sum = next;
+  }
+  double value() const { return rest == rest ? sum + rest : sum; }  // an infinite sum has no rest
+};
+
+// Sums over the rows of a matrix, made of partial sums of blocks of rows. The cut depends on the shape alone. Blocks are
+// low, because equal terms drift when many are added in float, unless their sums would fill the working memory.
 struct RowBlocks {
   Dim rows, height, count;  // rows in all, rows of a block, blocks
 
   static RowBlocks of(Dim rows, Dim columns, Dim grain) {
-    Dim height = smaller_of(512, larger_of(16, divide_up(grain, larger_of(columns, 1))));
-    if (divide_up(rows, height) > 512) height = divide_up(rows, 512);
+    constexpr Dim kMostSums = Dim(1) << 22;
+    const Dim wide = larger_of(columns, 1), most = larger_of(512, kMostSums / wide);
+    const Dim height = larger_of(smaller_of(128, larger_of(16, divide_up(grain, wide))), divide_up(rows, most));
     return {rows, height, divide_up(rows, height)};
   }
   Dim begin(Dim block) const { return block * height; }
   Dim end(Dim block) const { return smaller_of((block + 1) * height, rows); }
 };
 
-// out[c] = Σ_block partial[block · pitch + c]: groups of 16 blocks, then the groups.
+// out[c] = Σ_block partial[block · pitch + c]. What the additions round off is summed beside the sum.
 template <class T> void sum_partials(Call& call, const T* partial, Dim blocks, Dim pitch, Span<T> out) {
   call.parallel_ranges(out.size(), 2048, [&](Dim from, Dim to) {
     each_register<T>(from, to, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
-      Vec<T> total{};
-      for (Dim group = 0; group < blocks; group += 16) {
-        Vec<T> sum{};
-        for (Dim b = group; b < smaller_of(group + 16, blocks); ++b) sum += load_some<T>(partial + b * pitch + c, n);
-        total += sum;
-      }
-      store_some<T>(out.data() + c, total, n);
+      Vec<T> sum{}, excess{};
+      for (Dim b = 0; b < blocks; ++b) add_compensated<T>(sum, excess, load_some<T>(partial + b * pitch + c, n));
+      store_some<T>(out.data() + c, sum - select(excess == excess, excess, Vec<T>{}), n);
     });
   });
 }

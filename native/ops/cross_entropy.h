@@ -72,9 +72,9 @@ template <class T, class I> ONNXGRAD_INLINE double weight_of(const Classes& s, c
 }
 
 template <class T, class I> double sum_of_weights(const Classes& s, const I* labels, const T* weights) {
-  double sum = 0;
-  for (Dim k = 0; k < s.labels(); ++k) sum += weight_of<T, I>(s, labels, weights, k);
-  return sum;
+  LongSum sum;
+  for (Dim k = 0; k < s.labels(); ++k) sum.add(weight_of<T, I>(s, labels, weights, k));
+  return sum.value();
 }
 
 // ---- the gradient
@@ -87,7 +87,7 @@ void set_row(const Classes& s, const T* log_prob, const T* bias, T* d, Dim label
     fill<T>(Span<T>(d, s.classes), streamed, [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
     return;
   }
-  const T own = label >= 0 ? (std::exp(log_prob[label]) - T(1)) * factor + (bias ? bias[label] : T(0)) : T(0);
+  const T own = label >= 0 ? std::expm1(log_prob[label]) * factor + (bias ? bias[label] : T(0)) : T(0);
   if (bias)
     fill<T>(Span<T>(d, s.classes), streamed, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
       return fma(exp<T>(load_some<T>(log_prob + c, n)), f, load_some<T>(bias + c, n));
@@ -111,7 +111,7 @@ void set_columns(const Classes& s, const T* log_prob, const T* bias, T* d, const
   for (Dim i = from; i < to; ++i) {
     if (factor[i] == T(0)) continue;
     const Dim at = Dim(label[i]) * s.inner + i;
-    d[at] = (std::exp(log_prob[at]) - T(1)) * factor[i] + (bias ? bias[at] : T(0));
+    d[at] = std::expm1(log_prob[at]) * factor[i] + (bias ? bias[at] : T(0));
   }
 }
 

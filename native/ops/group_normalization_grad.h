@@ -20,31 +20,33 @@ template <class T> struct GroupNorm {
   T* dx;
 };
 
-// What a group gives: its statistics, and Σg, Σ g·(X − mean).
-struct GroupTerms { double mean, inv, g, gc; };
+// What a group gives: its statistics, the true mean being mean + off, and Σg, Σ g·(X − mean).
+struct GroupTerms { double mean, off, inv, g, gc; };
 
-// Per piece: Σ (X − mean)², Σ dY, Σ dY·(X − mean).
+// Per piece: Σ (X − mean)², Σ dY, Σ dY·(X − mean), Σ (X − mean), which would be 0 if the mean were not rounded.
 template <class T> Sums sum_piece(const GroupNorm<T>& s, const ChannelSets::Piece& p, T mean) {
-  double total[3] = {};
-  add_sums<3, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[3]) ONNXGRAD_LAMBDA {
+  double total[4] = {};
+  add_sums<4, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[4]) ONNXGRAD_LAMBDA {
     const Vec<T> dy = load_some<T>(s.dy + p.at + k, n), centred = centred_part<T>(s.x + p.at + k, n, mean);
     sum[0] = fma(centred, centred, sum[0]);
     sum[1] += dy;
     sum[2] = fma(dy, centred, sum[2]);
+    sum[3] += centred;
   });
-  return {{total[0], total[1], total[2]}};
+  return {{total[0], total[1], total[2], total[3]}};
 }
 // The same with the rounding of sums and products taken out of the second and third: a quarter slower.
 template <class T> Sums sum_piece_exactly(const GroupNorm<T>& s, const ChannelSets::Piece& p, T mean) {
-  double total[5] = {};
-  add_sums<5, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[5]) ONNXGRAD_LAMBDA {
+  double total[6] = {};
+  add_sums<6, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[6]) ONNXGRAD_LAMBDA {
     const Vec<T> dy = load_some<T>(s.dy + p.at + k, n), centred = centred_part<T>(s.x + p.at + k, n, mean), product = dy * centred;
     sum[0] = fma(centred, centred, sum[0]);
     add_compensated<T>(sum[1], sum[3], dy);
     add_compensated<T>(sum[2], sum[4], product);
     sum[4] -= fma(dy, centred, -product);
+    sum[5] += centred;
   });
-  return {{total[0], total[1] - total[3], total[2] - total[4]}};
+  return {{total[0], total[1] - total[3], total[2] - total[4], total[5]}};
 }
 
 // Among so few scales, one whose terms cancel spoils the accuracy of the whole tensor.
@@ -60,17 +62,19 @@ template <class T, class Go> void sum_pieces(const ChannelSets& sets, Dim set, c
 // Adds the pieces up; leaves Σ dY and Σ dY·x̂ of each row in `by_row` for dscale and dbias.
 template <class T>
 GroupTerms add_pieces(const ChannelSets& sets, Dim set, const GroupNorm<T>& s, double mean, const Sums* sums, Sums* by_row) {
-  double squares = 0;
-  for (Dim i = 0; i < sets.pieces(); ++i) squares += sums[set * sets.pieces() + i].value[0];
-  GroupTerms t{mean, 1 / std::sqrt(squares / double(sets.elements()) + s.epsilon), 0, 0};
+  const double count = double(sets.elements());
+  double squares = 0, off = 0;  // off: by how much the true mean is above the rounded one
+  for (Dim i = 0; i < sets.pieces(); ++i) squares += sums[set * sets.pieces() + i].value[0], off += sums[set * sets.pieces() + i].value[3] / count;
+  GroupTerms t{mean, off, 1 / std::sqrt(squares / count - off * off + s.epsilon), 0, 0};
   const Dim chunks = sets.rows() ? sets.pieces() / sets.rows() : 0;
   for (Dim k = 0; k < sets.rows(); ++k) {
     const Dim row = sets.row(set, k), channel = row % s.channels;
     double dy = 0, dy_c = 0;
     for (Dim i = k * chunks; i < (k + 1) * chunks; ++i) dy += sums[set * sets.pieces() + i].value[1], dy_c += sums[set * sets.pieces() + i].value[2];
+    dy_c -= off * dy;
     const double scale = double(s.scale[s.scale_per_group ? channel / sets.rows() : channel]);
     t.g += scale * dy, t.gc += scale * dy_c;
-    by_row[row] = {{dy, dy_c * t.inv, 0}};
+    by_row[row] = {{dy, dy_c * t.inv, 0, 0}};
   }
   return t;
 }
@@ -78,7 +82,8 @@ GroupTerms add_pieces(const ChannelSets& sets, Dim set, const GroupNorm<T>& s, d
 template <class T, class Go>
 void set_group(const ChannelSets& sets, Dim set, const Go& go, const GroupNorm<T>& s, const GroupTerms& t, bool streamed) {
   const double count = double(sets.elements());
-  const Vec<T> mean = splat<T>(T(t.mean)), slope = splat<T>(T(-t.inv * t.inv * t.inv * t.gc / count)), offset = splat<T>(T(-t.inv * t.g / count));
+  const double steepness = -t.inv * t.inv * t.inv * t.gc / count;
+  const Vec<T> mean = splat<T>(T(t.mean)), slope = splat<T>(T(steepness)), offset = splat<T>(T(-t.inv * t.g / count - steepness * t.off));
   go(sets.pieces(), [&](Dim i) {
     const auto p = sets.piece(set, i);
     const Dim channel = p.row % s.channels;
@@ -105,7 +110,7 @@ template <class T> void group_normalization(Call& call, Dim groups, bool scale_p
   Sums *sums = space[all_sums].data(), *by_row = space[all_rows].data();
   const bool streamed = 3 * shape.size() * Dim(sizeof(T)) > kStreamBytes;
   if (shape.size() == 0)
-    for (Dim row = 0; row < shape[0] * shape[1]; ++row) by_row[row] = {{0, 0, 0}};
+    for (Dim row = 0; row < shape[0] * shape[1]; ++row) by_row[row] = {};
   else
     sets.each_set(call, [&](Dim set, const auto& go) {
       const T mean = T(sum_of_set<T>(sets, set, go, s.x, sums) / double(sets.elements()));
@@ -114,11 +119,11 @@ template <class T> void group_normalization(Call& call, Dim groups, bool scale_p
     });
   const Dim share = dscale.size() ? shape[1] / dscale.size() : 1;  // channels of one scale
   for (Dim k = 0; k < dscale.size(); ++k) {
-    double scale_sum = 0, bias_sum = 0;
+    LongSum scale_sum, bias_sum;
     for (Dim image = 0; image < shape[0]; ++image)
       for (Dim c = k * share; c < (k + 1) * share; ++c)
-        bias_sum += by_row[image * shape[1] + c].value[0], scale_sum += by_row[image * shape[1] + c].value[1];
-    dscale[k] = T(scale_sum), dbias[k] = T(bias_sum);
+        bias_sum.add(by_row[image * shape[1] + c].value[0]), scale_sum.add(by_row[image * shape[1] + c].value[1]);
+    dscale[k] = T(scale_sum.value()), dbias[k] = T(bias_sum.value());
   }
 }
 

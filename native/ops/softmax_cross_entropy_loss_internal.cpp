@@ -20,6 +20,15 @@ const Contract& softmax_cross_entropy_loss_internal_contract() {
 
 namespace {
 
+// Σ exp(x − largest) in two parts: the largest themselves give 1 each, `tops`, and all others `rest`. The logarithm of a
+// probability near 1 is −log1p(rest): beside a 1, a small rest would be rounded away.
+template <class T> ONNXGRAD_INLINE void add_exponential(Vec<T> below, Vec<T>& rest, Vec<T>& tops) {
+  const auto top = below == Vec<T>{};
+  rest += select(top, Vec<T>{}, exp<T>(below));
+  tops += select(top, splat<T>(T(1)), Vec<T>{});
+}
+inline double log_of_sum(double rest, double tops) { return std::log(tops) + std::log1p(rest / tops); }
+
 // One label, its classes side by side: the largest, the sum of exponentials, the logarithms.
 template <class T> void set_log_row(Dim classes, const T* x, T* log_prob, bool streamed) {
   Vec<T> top = splat<T>(-std::numeric_limits<T>::infinity());
@@ -31,32 +40,29 @@ template <class T> void set_log_row(Dim classes, const T* x, T* log_prob, bool s
   T most = top[0];
   for (Dim k = 1; k < lanes<T>; ++k) most = top[k] > most || top[k] != top[k] ? top[k] : most;
   const Vec<T> largest = splat<T>(most);
-  double total[1] = {};
-  add_sums<1, T>(classes, total, [&](Dim c, Dim n, Vec<T>(&sum)[1]) ONNXGRAD_LAMBDA {
-    Vec<T> e = exp<T>(load_some<T>(x + c, n) - largest);
-    if (n < lanes<T>) {
-      T kept[lanes<T>] = {};
-      store_part<T>(kept, e, n);
-      e = load<T>(kept);
-    }
-    sum[0] += e;
+  double total[2] = {};
+  add_sums<2, T>(classes, total, [&](Dim c, Dim n, Vec<T>(&sum)[2]) ONNXGRAD_LAMBDA {
+    if (n == lanes<T>) return add_exponential<T>(load<T>(x + c) - largest, sum[0], sum[1]);
+    T below[lanes<T>];  // lanes past the end count as 0
+    for (Dim k = 0; k < lanes<T>; ++k) below[k] = k < n ? x[c + k] - most : -std::numeric_limits<T>::infinity();
+    add_exponential<T>(load<T>(below), sum[0], sum[1]);
   });
-  const Vec<T> shift = splat<T>(T(std::log(total[0])));
+  const Vec<T> shift = splat<T>(T(log_of_sum(total[0], total[1])));
   fill<T>(Span<T>(log_prob, classes), streamed, [&](Dim c, Dim n) ONNXGRAD_LAMBDA { return (load_some<T>(x + c, n) - largest) - shift; });
 }
 
 // Labels [from, to) of one slab [classes, inner], a register of labels at a time.
 template <class T> void set_log_columns(const Classes& s, const T* x, T* log_prob, Dim from, Dim to) {
   each_register<T>(from, to, [&](Dim i, Dim n) ONNXGRAD_LAMBDA {
-    Vec<T> top = splat<T>(-std::numeric_limits<T>::infinity()), sum{}, block{};
+    Vec<T> top = splat<T>(-std::numeric_limits<T>::infinity()), rest{}, tops{}, block{};
     for (Dim c = 0; c < s.classes; ++c) top = at_least(top, load_some<T>(x + c * s.inner + i, n));
     for (Dim c = 0; c < s.classes; ++c) {
-      block += exp<T>(load_some<T>(x + c * s.inner + i, n) - top);
-      if (c % 32 == 31) sum += block, block = Vec<T>{};
+      add_exponential<T>(load_some<T>(x + c * s.inner + i, n) - top, block, tops);
+      if (c % 32 == 31) rest += block, block = Vec<T>{};
     }
-    sum += block;
+    rest += block;
     T logs[lanes<T>];
-    for (Dim k = 0; k < lanes<T>; ++k) logs[k] = std::log(sum[k]);
+    for (Dim k = 0; k < lanes<T>; ++k) logs[k] = T(log_of_sum(double(rest[k]), double(tops[k])));
     const Vec<T> shift = load<T>(logs);
     for (Dim c = 0; c < s.classes; ++c)
       store_some<T>(log_prob + c * s.inner + i, (load_some<T>(x + c * s.inner + i, n) - top) - shift, n);
@@ -85,16 +91,16 @@ template <class T, class I> void run(Call& call, const Classes& s) {
   const T* weights = call.input<T>("weights").data();
   const Span<T> loss = call.output<T>("output"), log_prob = call.output<T>("log_prob");
   set_log_prob<T>(call, s, call.input<T>("scores").data(), log_prob.data());
-  double sum = 0;
+  LongSum sum;
   for (Dim k = 0; k < s.labels(); ++k) {
     const double w = weight_of<T, I>(s, labels, weights, k);
     const double value = w == 0 ? 0 : -w * double(log_prob[(k / s.inner * s.classes + Dim(labels[k])) * s.inner + k % s.inner]);
     if (s.reduction == Reduction::none) loss[k] = T(value);
-    sum += value;
+    sum.add(value);
   }
-  if (s.reduction == Reduction::sum) loss[0] = T(sum);
+  if (s.reduction == Reduction::sum) loss[0] = T(sum.value());
   const double whole = sum_of_weights<T, I>(s, labels, weights);  // 0 when every label is ignored; so is the loss
-  if (s.reduction == Reduction::mean) loss[0] = T(whole == 0 ? 0 : sum / whole);
+  if (s.reduction == Reduction::mean) loss[0] = T(whole == 0 ? 0 : sum.value() / whole);
 }
 
 }  // namespace

@@ -27,37 +27,46 @@ inline SoftmaxShape softmax_flattened(const Call& call) {
   return {y.product(0, a), y.product(a, y.rank()), 1};
 }
 
-// Σ Y·dY, a sum for each lane of a register.
+// Σ Y·dY, a sum for each lane of a register. Few terms at a time: see kSumBlock and kBlockRows.
 template <class T> struct ProductSum {
   Vec<T> sum{};
   ONNXGRAD_INLINE void add(const T* dy, const T* y, Dim count) {
     sum = fma(load_some<T>(dy, count), load_some<T>(y, count), sum);
   }
   ONNXGRAD_INLINE void add(const ProductSum& other) { sum += other.sum; }
-  Vec<T> of_lanes() const { return sum; }
-  double of_all() const { return double(sum_lanes<T>(sum)); }
+  double of_all() const { return sum_in_double<T>(sum); }
 };
-// Σ dY, likewise: terms of both signs that no weight makes small. Without the excess, a row of 1,024
-// normal numbers was off by up to 2e-5.
-template <class T> struct PlainSum {
+
+// Σ dY likewise: terms that no weight makes small. Without the excess, a row of 1,024 normal numbers
+// was off by up to 2e-5.
+template <class T> struct RowSum {
   Vec<T> sum{}, excess{};
-  ONNXGRAD_INLINE void add(const T* dy, const T*, Dim count) {
-    add_compensated<T>(sum, excess, load_some<T>(dy, count));
-  }
-  ONNXGRAD_INLINE void add(const PlainSum& other) {
-    add_compensated<T>(sum, excess, other.sum);
-    excess += other.excess;
-  }
+  ONNXGRAD_INLINE void add(Vec<T> term) { add_compensated<T>(sum, excess, term); }
+  ONNXGRAD_INLINE void add(const T* dy, const T*, Dim count) { add(load_some<T>(dy, count)); }
+  ONNXGRAD_INLINE void add(const ProductSum<T>& part) { add(part.sum); }
+  ONNXGRAD_INLINE void add(const RowSum& other) { add(other.sum), excess += other.excess; }
   // An infinite sum has no excess (NaN by the formula).
   Vec<T> known_excess() const { return select(excess == excess, excess, Vec<T>{}); }
   Vec<T> of_lanes() const { return sum - known_excess(); }
   double of_all() const { return sum_in_double<T>(sum) - sum_in_double<T>(known_excess()); }
 };
+// The same for long rows: what each addition rounds off, exactly, whichever is larger.
+template <class T> struct LongRowSum : RowSum<T> {
+  ONNXGRAD_INLINE void add(Vec<T> term) {
+    const Vec<T> next = this->sum + term, added = next - this->sum;
+    this->excess -= (this->sum - (next - added)) + (term - added);
+    this->sum = next;
+  }
+  ONNXGRAD_INLINE void add(const T* dy, const T*, Dim count) { add(load_some<T>(dy, count)); }
+  ONNXGRAD_INLINE void add(const LongRowSum& other) { add(other.sum), this->excess += other.excess; }
+};
 
 // dX = Y·(dY − Σ Y·dY)
 struct Softmax {
   static constexpr bool computes = false;
-  template <class T> using Sum = ProductSum<T>;
+  static constexpr Dim kBlockRows = 16;
+  template <class T> using Sum = ProductSum<T>;    // of some terms
+  template <class T> using Total = RowSum<T>;      // of such sums
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
     return y * (dy - sum);
   }
@@ -65,15 +74,23 @@ struct Softmax {
 // dX = dY − exp(Y)·Σ dY
 struct LogSoftmax {
   static constexpr bool computes = true;  // for as long as the memory takes, about
-  template <class T> using Sum = PlainSum<T>;
+  static constexpr Dim kBlockRows = 64;
+  template <class T> using Sum = RowSum<T>;
+  template <class T> using Total = RowSum<T>;
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
     return fma(-sum, exp_of_log<T>(y), dy);
   }
 };
 
-// Terms added in the working type before a wider sum takes over: a vocabulary row is long, its
-// terms change sign.
-constexpr Dim kSumBlock = 4096;
+// Rows of more than a thousand cotangents, whose sum RowSum would round too much.
+struct LongLogSoftmax : LogSoftmax {
+  template <class T> using Sum = LongRowSum<T>;
+  template <class T> using Total = LongRowSum<T>;
+};
+constexpr Dim kLongSum = 1024;
+
+// Terms that are added before a wider sum takes over: a row may be long, its terms change sign.
+constexpr Dim kSumBlock = 1024;
 // Rows longer than this are cut into blocks, so that one long row is work for several threads too.
 constexpr Dim kLongRow = Dim(1) << 17;
 
@@ -196,11 +213,10 @@ template <class Kind, bool full, class T> struct Stripe {
 
   // The sum of each column. `meanwhile(a)` is called as row a is read.
   template <class F> ONNXGRAD_INLINE void sum(Vec<T> (&total)[kStripe], F&& meanwhile) const {
-    using Sum = typename Kind::template Sum<T>;
-    Sum sums[kStripe];
-    for (Dim block = 0; block < axis; block += 64) {  // sums of sums: the error grows with 64 + axis/64, not axis
-      const Dim end = block + 64 < axis ? block + 64 : axis;
-      Sum part[kStripe];
+    typename Kind::template Total<T> sums[kStripe];
+    for (Dim block = 0; block < axis; block += Kind::kBlockRows) {
+      const Dim end = smaller_of(block + Kind::kBlockRows, axis);
+      typename Kind::template Sum<T> part[kStripe];
       for (Dim a = block; a < end; ++a) {
         for (int k = 0; k < kStripe; ++k) {
           const Dim at = a * inner + k * lanes<T>;
@@ -303,6 +319,10 @@ template <class Kind, class T> void softmax_family(Call& call, SoftmaxShape s) {
     softmax_long_rows<Kind, T>(call, s, dy, y, dx, streamed);
   else
     softmax_rows<Kind, T>(call, s, dy, y, dx, streamed);
+}
+
+template <class T> void log_softmax_family(Call& call, SoftmaxShape s) {
+  s.axis > kLongSum ? softmax_family<LongLogSoftmax, T>(call, s) : softmax_family<LogSoftmax, T>(call, s);
 }
 
 inline Contract softmax_contract(const char* name, const char* summary, const char* formula,

@@ -44,5 +44,6 @@ CASES = [
         Y=peaked(40, 1_024, turned=True),
         axis=0,
     ),
+    Case("a long row of cotangents that cancel", dY=cancelling(4, 40_000), Y=peaked(4, 40_000)),
     Case("probability 0", dY=normal(3), Y=values(0.0, float("-inf"), float("-inf"))),
 ]

@@ -14,6 +14,9 @@ DIFFERENCES: dict[str, dict[str, str]] = {
     },
     "BiasGeluGrad_dX": {"infinity gives the limit": _LIMIT},
     "BiasFastGeluGrad_dX": {"infinity gives the limit": _LIMIT},
+    "SoftmaxGrad_13": {
+        "nearly one-hot": "the terms cancel: the old kernel is off by 8 % of what is left of them, onnxgrad by 1 %"
+    },
     "DropoutGrad": dict.fromkeys(
         [
             "ratio 0.1, not training: dy itself",

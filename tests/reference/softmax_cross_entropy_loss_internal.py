@@ -13,7 +13,11 @@ def softmax_cross_entropy_loss_internal(
     ignored = None if ignore_index is None else int(ignore_index)
     w, safe = label_weights(labels, scores.shape[1], weights, ignored)
     shifted = scores - scores.max(1, keepdims=True, initial=-np.inf)
-    log_prob = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    tops = (shifted == 0).sum(
+        1, keepdims=True
+    )  # each gives 1; beside it a small rest would be rounded away
+    rest = np.where(shifted == 0, 0, np.exp(shifted)).sum(1, keepdims=True)
+    log_prob = shifted - (np.log(tops) + np.log1p(rest / tops))
     own = (
         np.take_along_axis(log_prob, safe[:, None], 1)[:, 0]
         if log_prob.size
