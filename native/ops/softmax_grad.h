@@ -27,14 +27,13 @@ inline SoftmaxShape softmax_flattened(const Call& call) {
   return {y.product(0, a), y.product(a, y.rank()), 1};
 }
 
-// Σ Y·dY, a sum for each lane of a register. Few terms at a time: see kSumBlock and kBlockRows.
+// Σ Y·dY, a sum for each lane of a register. kBlockRows terms at a time, which a RowSum takes over.
 template <class T> struct ProductSum {
   Vec<T> sum{};
   ONNXGRAD_INLINE void add(const T* dy, const T* y, Dim count) {
     sum = fma(load_some<T>(dy, count), load_some<T>(y, count), sum);
   }
   ONNXGRAD_INLINE void add(const ProductSum& other) { sum += other.sum; }
-  double of_all() const { return sum_in_double<T>(sum); }
 };
 
 // Σ dY likewise: terms that no weight makes small. Without the excess, a row of 1,024 normal numbers
@@ -64,7 +63,7 @@ template <class T> struct LongRowSum : RowSum<T> {
 // dX = Y·(dY − Σ Y·dY)
 struct Softmax {
   static constexpr bool computes = false;
-  static constexpr Dim kBlockRows = 16;
+  static constexpr Dim kBlockRows = 4;
   template <class T> using Sum = ProductSum<T>;    // of some terms
   template <class T> using Total = RowSum<T>;      // of such sums
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
@@ -89,8 +88,6 @@ struct LongLogSoftmax : LogSoftmax {
 };
 constexpr Dim kLongSum = 1024;
 
-// Terms that are added before a wider sum takes over: a row may be long, its terms change sign.
-constexpr Dim kSumBlock = 1024;
 // Rows longer than this are cut into blocks, so that one long row is work for several threads too.
 constexpr Dim kLongRow = Dim(1) << 17;
 
@@ -99,9 +96,9 @@ constexpr Dim kLongRow = Dim(1) << 17;
 template <class Kind, class T, class F>
 ONNXGRAD_INLINE double sum_terms(const T* dy, const T* y, Dim count, F&& meanwhile) {
   constexpr Dim group = kTogether * lanes<T>;
-  double total = 0;
-  for (Dim block = 0; block < count; block += kSumBlock) {
-    const Dim end = block + kSumBlock < count ? block + kSumBlock : count;
+  typename Kind::template Total<T> total;
+  for (Dim block = 0; block < count; block += Kind::kBlockRows * group) {
+    const Dim end = smaller_of(block + Kind::kBlockRows * group, count);
     typename Kind::template Sum<T> sum[kTogether];  // several chains hide the latency of the addition
     Dim i = block;
     for (; i + group <= end; i += group) {
@@ -110,14 +107,14 @@ ONNXGRAD_INLINE double sum_terms(const T* dy, const T* y, Dim count, F&& meanwhi
       meanwhile(i, group);
     }
     for (; i < end; i += lanes<T>) {
-      const Dim n = end - i < lanes<T> ? end - i : lanes<T>;
+      const Dim n = smaller_of(lanes<T>, end - i);
       sum[0].add(dy + i, y + i, n);
       meanwhile(i, n);
     }
     sum[0].add(sum[1]), sum[2].add(sum[3]), sum[0].add(sum[2]);
-    total += sum[0].of_all();
+    total.add(sum[0]);
   }
-  return total;
+  return total.of_all();
 }
 template <class Kind, class T> double sum_terms(const T* dy, const T* y, Dim count) {
   return sum_terms<Kind>(dy, y, count, [](Dim, Dim) ONNXGRAD_LAMBDA {});
