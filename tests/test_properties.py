@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from cases import resize_grad, slice_grad
 from cases.case import DTYPES, Case
+from cases.judging import exact, is_excused
 from cases.samples import exactly, simplex
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -356,73 +357,6 @@ OPERATORS = {
     **family(gather_nd, "GatherNDGrad"),
     **family(slices, "SliceGrad"),
 }
-
-
-# ---- judging
-
-
-def rms(a):
-    return np.sqrt(np.mean(np.square(a, dtype=np.longdouble))) if a.size else np.longdouble(0)
-
-
-def exact(case, inputs):
-    """The reference in long double: in double it rounds as much as a kernel does, which shows where terms cancel."""
-    name = case.contract.python_name
-    wide = {k: v.astype(np.longdouble) if v.dtype.kind == "f" else v for k, v in inputs.items()}
-    with np.errstate(all="ignore"):
-        function = getattr(importlib.import_module(f"reference.{name}"), name)
-        return case._named(function(**wide, **case._rounded_attributes()))
-
-
-def condition(case, dtype, name, expected, step=1e-10) -> float:
-    """Σ |terms| / |Σ terms|, in root mean square over the output, where a term is what one input contributes.
-
-    Each input is off by a Cauchy number times `step`. The sum of Cauchy numbers with these weights is again one, as
-    wide as the sum of their absolute values, and half of its draws lie within that width.
-    """
-
-    def moved(seed):
-        rng, inputs = np.random.default_rng(seed), case.inputs(dtype)
-        for tensor in case.contract.inputs:
-            if tensor.type == "T" and tensor.name in inputs:
-                number = inputs[tensor.name].astype(np.longdouble)
-                inputs[tensor.name] = number * (1 + step * rng.standard_cauchy(number.shape))
-        return np.abs(exact(case, inputs)[name] - expected)
-
-    terms = rms(np.median([moved(seed) for seed in range(9)], axis=0)) / step
-    return float(terms / rms(expected))
-
-
-def terms_of_a_row(case, dtype) -> float:
-    """How many times the largest term of a row its terms Y·dY make up together: hundreds that cancel, beside a Y near 1
-    whose own dY is 0, are rounded more than the row's largest result shows."""
-    inputs, attributes = case.inputs(dtype), case._rounded_attributes()
-    y, dy = inputs["Y"].astype(np.float64), inputs["dY"].astype(np.float64)
-    axis = attributes.get("axis", case.contract.attributes[0].default)
-    axes = axis if case.contract.name == "SoftmaxGrad_13" else tuple(range(axis % y.ndim, y.ndim))
-    terms = np.abs(y * dy).sum(axes, keepdims=True)
-    with np.errstate(all="ignore"):
-        return float(np.nanmax(terms / case._call_reference("scale", dtype), initial=0.0))
-
-
-def is_excused(case, dtype, name, expected, error) -> bool:
-    """The error is relative to what is left of terms that cancel, or to numbers that `dtype` does not have.
-
-    A term is rounded about twice, each time by eps / 6 in the mean square. An output of which that much of every term
-    exceeds the bound is not held to it: a condition of 50 in float32 and 1,350 in float64, for bounds of 2e-6 and
-    1e-13. It must still be as near as its terms allow (sound kernels stay below 0.4 eps per term), unless nothing is
-    left of them at all.
-    """
-    limits, bound = np.finfo(dtype), case.bound(dtype)
-    if case.contract.name in ("SoftmaxGrad", "SoftmaxGrad_13"):
-        return error <= limits.eps / 4 * terms_of_a_row(case, dtype)
-    if case.contract.accuracy.measure != "relative rms":
-        return False
-    if 0 < rms(expected) < limits.tiny / bound:
-        return True
-    with np.errstate(all="ignore"):
-        rounded = condition(case, dtype, name, expected) * limits.eps
-    return rounded > 1 or (rounded / 3 > bound and error <= rounded)
 
 
 @pytest.mark.parametrize("op", OPERATORS)
