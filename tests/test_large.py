@@ -94,3 +94,18 @@ def test_the_same_bits_wherever_they_lie_and_whoever_computes(case):
     for how, result in results.items():
         for name, array in expected.items():
             assert result[name].tobytes() == array.tobytes(), f"{name} differs {how}"
+
+
+@large
+def test_the_same_bits_over_the_memory_of_an_input(case):
+    if case.contract.inplace is None:
+        pytest.skip("the kernel may not write over an input")
+    source, target = case.contract.inplace
+    inputs = case.inputs(np.float32)
+    source, target = case.contract.inputs[source].name, case.contract.outputs[target].name
+    own = shifted(inputs[source], 0)
+    own[...] = inputs[source]
+    kernel = getattr(kernels, case.contract.python_name)
+    expected = kernel(**inputs, **case.attributes)
+    kernel(**{**inputs, source: own}, **case.attributes, out={target: own})
+    assert own.tobytes() == expected.tobytes()
