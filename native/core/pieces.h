@@ -8,9 +8,8 @@
 namespace onnxgrad {
 
 // The pieces lie in one range per core. A core begins with the same range in every call, so that it
-// finds in its own caches what it read or wrote there before: 4 M elements of ReluGrad, whose
-// halves fit the caches of two cores and not that of one, take 0.34 ms instead of 0.62. Whoever is
-// done early takes pieces from the ranges of the others.
+// finds in its own caches what it read or wrote there before. Whoever is done early takes pieces
+// from the ranges of the others.
 class Pieces {
  public:
   static constexpr int kMostRanges = 64;
