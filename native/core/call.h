@@ -10,14 +10,23 @@
 
 namespace onnxgrad {
 
+// The pieces that one thread takes, one after the other.
+class Turn {
+ public:
+  virtual Dim next() = 0;  // below 0: none is left
+
+ protected:
+  ~Turn() = default;
+};
+
 // What a host does for a call.
 class Host {
  public:
   virtual ~Host() = default;
   // Fills in `data` of each output that is present.
   virtual void allocate(Span<TensorView> outputs) = 0;
-  // body(context, i) for every i in [0, count), in any order, on any threads.
-  using Body = void (*)(void* context, Dim i);
+  // body(context, turn) on any threads, which take the pieces [0, count) in any order.
+  using Body = void (*)(void* context, Turn& turn);
   virtual void parallel_for(Dim count, Body body, void* context) = 0;
 };
 
@@ -91,9 +100,16 @@ class Call {
   // that every number of threads gives the same bits. The body must not throw.
   template <class F> void parallel_for(Dim count, F&& body) {
     if (count == 1) return body(Dim(0));
+    parallel_turns(count, [&](Turn& turn) {
+      for (Dim i; (i = turn.next()) >= 0;) body(i);
+    });
+  }
+  // body(turn) on each thread, where it takes pieces until none is left: for work on one piece that
+  // begins before the one before it is done.
+  template <class F> void parallel_turns(Dim count, F&& body) {
+    using Body = std::remove_reference_t<F>;
     if (count > 0)
-      host_.parallel_for(
-          count, [](void* f, Dim i) { (*static_cast<std::remove_reference_t<F>*>(f))(i); }, &body);
+      host_.parallel_for(count, [](void* f, Turn& turn) { (*static_cast<Body*>(f))(turn); }, &body);
   }
   // body(begin, end) over [0, size) in pieces of `grain`.
   template <class F> void parallel_ranges(Dim size, Dim grain, F&& body) {

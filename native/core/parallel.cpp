@@ -84,8 +84,7 @@ void Pool::work(int member) {
 void Pool::parallel_for(Dim count, Host::Body body, void* context) {
   std::unique_lock<std::mutex> use(in_use_, std::try_to_lock);
   if (threads_ == 1 || count == 1 || !use) {
-    for (Dim i = 0; i < count; ++i) body(context, i);
-    return;
+    return Pieces(count, 1, body, context).take_all(0);
   }
   start_workers();
   Pieces pieces(count, threads_, body, context);

@@ -24,15 +24,32 @@ class Pieces {
 
   // Takes pieces until none is left; `range` is the one to begin with, counted round.
   void take_all(int range) {
-    for (int k = 0; k < ranges_; ++k) {
-      const int r = (range + k) % ranges_;
-      std::atomic<Dim>& next = next_[r].piece;
-      for (Dim i; (i = next.fetch_add(1, std::memory_order_relaxed)) < begin(r + 1);)
-        body_(context_, i);
-    }
+    OneAfterTheOther turn(*this, range);
+    body_(context_, turn);
   }
 
  private:
+  class OneAfterTheOther final : public Turn {
+   public:
+    OneAfterTheOther(Pieces& pieces, int range) : pieces_(pieces), range_(range) {}
+    Dim next() override {
+      for (; done_ < pieces_.ranges_; ++done_)
+        if (const Dim piece = pieces_.take((range_ + done_) % pieces_.ranges_); piece >= 0)
+          return piece;
+      return -1;
+    }
+
+   private:
+    Pieces& pieces_;
+    const int range_;
+    int done_ = 0;  // ranges without a piece left
+  };
+
+  Dim take(int range) {
+    const Dim piece = next_[range].piece.fetch_add(1, std::memory_order_relaxed);
+    return piece < begin(range + 1) ? piece : -1;
+  }
+
   struct alignas(64) Next {  // a cache line each
     std::atomic<Dim> piece;
   };

@@ -294,21 +294,39 @@ template <class T> ONNXGRAD_INLINE Vec<T> with_sign(Vec<T> a, Vec<T> b) {
   return from_bits<T>((bits<T>(a) & ~kSignBit<T>) | (bits<T>(b) & kSignBit<T>));
 }
 
-// Sum of the lanes, by halves: a fixed order, so the same bits every time.
+namespace detail {
+// Each lane plus the one `distance` lanes behind it, counted round.
+template <class T, int distance, int... lane>
+ONNXGRAD_INLINE Vec<T> fold(Vec<T> v, Lanes<lane...>) {
+  return v + shuffled<T>(v, v, Lanes<(lane + distance) % int(lanes<T>)...>{});
+}
+// Lanes [from, from + lanes<double>) as doubles.
+template <int from, int... lane> ONNXGRAD_INLINE Vec<double> to_double(Vec<float> v, Lanes<lane...>) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_convertvector(__builtin_shufflevector(v, v, (from + lane)...), Vec<double>);
+#else
+  float all[lanes<float>];
+  store<float>(all, v);
+  return load_double(all + from);
+#endif
+}
+}  // namespace detail
+
+// Sums of the lanes stay in registers: through memory they would wait for every store before them,
+// and stores past the caches take long.
+
+// By halves: a fixed order, so the same bits every time.
 template <class T> ONNXGRAD_INLINE T sum_lanes(Vec<T> v) {
-  T part[lanes<T>];
-  store<T>(part, v);
-  for (Dim width = lanes<T> / 2; width > 0; width /= 2)
-    for (Dim i = 0; i < width; ++i) part[i] += part[i + width];
-  return part[0];
+  if constexpr (lanes<T> >= 16) v = detail::fold<T, 8>(v, EachLane<T>{});
+  if constexpr (lanes<T> >= 8) v = detail::fold<T, 4>(v, EachLane<T>{});
+  if constexpr (lanes<T> >= 4) v = detail::fold<T, 2>(v, EachLane<T>{});
+  return detail::fold<T, 1>(v, EachLane<T>{})[0];
 }
 
-template <class T> ONNXGRAD_INLINE double sum_in_double(Vec<T> v) {
-  T part[lanes<T>];
-  store<T>(part, v);
-  Vec<double> sum{};
-  for (Dim i = 0; i < lanes<T>; i += lanes<double>) sum += load_double(part + i);
-  return sum_lanes<double>(sum);
+ONNXGRAD_INLINE double sum_in_double(Vec<double> v) { return sum_lanes<double>(v); }
+ONNXGRAD_INLINE double sum_in_double(Vec<float> v) {
+  return sum_lanes<double>(detail::to_double<0>(v, EachLane<double>{}) +
+                           detail::to_double<int(lanes<double>)>(v, EachLane<double>{}));
 }
 
 // Stores past the caches: worth it when a result is larger than the last-level cache, because a

@@ -47,7 +47,7 @@ template <class T> struct RowSum {
   // An infinite sum has no excess (NaN by the formula).
   Vec<T> known_excess() const { return select(excess == excess, excess, Vec<T>{}); }
   Vec<T> of_lanes() const { return sum - known_excess(); }
-  double of_all() const { return sum_in_double<T>(sum) - sum_in_double<T>(known_excess()); }
+  double of_all() const { return sum_in_double(sum) - sum_in_double(known_excess()); }
 };
 // The same for long rows: what each addition rounds off, exactly, whichever is larger.
 template <class T> struct LongRowSum : RowSum<T> {
@@ -62,7 +62,6 @@ template <class T> struct LongRowSum : RowSum<T> {
 
 // dX = Y·(dY − Σ Y·dY)
 struct Softmax {
-  static constexpr bool computes = false;
   static constexpr Dim kBlockRows = 4;
   template <class T> using Sum = ProductSum<T>;    // of some terms
   template <class T> using Total = RowSum<T>;      // of such sums
@@ -72,7 +71,6 @@ struct Softmax {
 };
 // dX = dY − exp(Y)·Σ dY
 struct LogSoftmax {
-  static constexpr bool computes = true;  // for as long as the memory takes, about
   static constexpr Dim kBlockRows = 64;
   template <class T> using Sum = RowSum<T>;
   template <class T> using Total = RowSum<T>;
@@ -91,33 +89,22 @@ constexpr Dim kLongSum = 1024;
 // Rows longer than this are cut into blocks, so that one long row is work for several threads too.
 constexpr Dim kLongRow = Dim(1) << 17;
 
-// The terms of one row. `meanwhile(i, count)` is called for each part of the row as it is read: what
-// it computes hides the time of the memory.
-template <class Kind, class T, class F>
-ONNXGRAD_INLINE double sum_terms(const T* dy, const T* y, Dim count, F&& meanwhile) {
+// The sum of the terms of one row.
+template <class Kind, class T> double sum_terms(const T* dy, const T* y, Dim count) {
   constexpr Dim group = kTogether * lanes<T>;
   typename Kind::template Total<T> total;
   for (Dim block = 0; block < count; block += Kind::kBlockRows * group) {
     const Dim end = smaller_of(block + Kind::kBlockRows * group, count);
     typename Kind::template Sum<T> sum[kTogether];  // several chains hide the latency of the addition
     Dim i = block;
-    for (; i + group <= end; i += group) {
+    for (; i + group <= end; i += group)
       for (int k = 0; k < kTogether; ++k)
         sum[k].add(dy + i + k * lanes<T>, y + i + k * lanes<T>, lanes<T>);
-      meanwhile(i, group);
-    }
-    for (; i < end; i += lanes<T>) {
-      const Dim n = smaller_of(lanes<T>, end - i);
-      sum[0].add(dy + i, y + i, n);
-      meanwhile(i, n);
-    }
+    for (; i < end; i += lanes<T>) sum[0].add(dy + i, y + i, smaller_of(lanes<T>, end - i));
     sum[0].add(sum[1]), sum[2].add(sum[3]), sum[0].add(sum[2]);
     total.add(sum[0]);
   }
   return total.of_all();
-}
-template <class Kind, class T> double sum_terms(const T* dy, const T* y, Dim count) {
-  return sum_terms<Kind>(dy, y, count, [](Dim, Dim) ONNXGRAD_LAMBDA {});
 }
 
 template <class Kind, class T>
@@ -128,42 +115,16 @@ void set_gradient(const T* dy, const T* y, Span<T> dx, double sum, bool streamed
   });
 }
 
-// Rows in the memory: while one is written, the next is summed, and what lies a page behind it is
-// fetched (the processor by itself fetches ahead only up to the end of a page). Rows begin and end
-// on a whole register.
-template <class Kind, class T>
-void softmax_rows_overlapped(const T* dy, const T* y, Span<T> dx, Dim rows, Dim axis) {
-  constexpr Dim page = 4096 / Dim(sizeof(T));
-  double sum = sum_terms<Kind>(dy, y, axis);
-  for (Dim row = 0; row < rows; ++row, dy += axis, y += axis) {
-    const Vec<T> total = splat<T>(T(sum));
-    const T *next_dy = row + 1 < rows ? dy + axis : dy, *next_y = row + 1 < rows ? y + axis : y;
-    sum = sum_terms<Kind>(next_dy, next_y, axis, [&](Dim at, Dim count) ONNXGRAD_LAMBDA {
-      fill<T>(dx.part(row * axis + at, count), true, [&](Dim i, Dim) ONNXGRAD_LAMBDA {
-        __builtin_prefetch(next_dy + at + i + page, 0, 2);
-        __builtin_prefetch(next_y + at + i + page, 0, 2);
-        return Kind::template gradient<T>(load<T>(dy + at + i), load<T>(y + at + i), total);
-      });
-    });
-  }
-}
-
 // inner == 1: rows are contiguous.
 template <class Kind, class T> void softmax_rows(Call& call, SoftmaxShape s, Span<const T> dy,
                                                  Span<const T> y, Span<T> dx, bool streamed) {
   const Dim group = kPointwiseGrain / (s.axis + 1) + 1;
-  const bool overlapped = streamed && s.axis % lanes<T> == 0 && s.axis < kLongRow / 8 &&
-                          reinterpret_cast<std::uintptr_t>(dx.data()) % kVectorBytes == 0;
   call.parallel_ranges(s.outer, group, [&](Dim begin, Dim end) {
-    if (overlapped)
-      softmax_rows_overlapped<Kind>(dy.data() + begin * s.axis, y.data() + begin * s.axis,
-                                    dx.part(begin * s.axis, (end - begin) * s.axis), end - begin, s.axis);
-    else
-      for (Dim row = begin; row < end; ++row) {
-        const T *dy_row = dy.data() + row * s.axis, *y_row = y.data() + row * s.axis;
-        const double sum = sum_terms<Kind>(dy_row, y_row, s.axis);
-        set_gradient<Kind>(dy_row, y_row, dx.part(row * s.axis, s.axis), sum, streamed);
-      }
+    for (Dim row = begin; row < end; ++row) {
+      const T *dy_row = dy.data() + row * s.axis, *y_row = y.data() + row * s.axis;
+      const double sum = sum_terms<Kind>(dy_row, y_row, s.axis);
+      set_gradient<Kind>(dy_row, y_row, dx.part(row * s.axis, s.axis), sum, streamed);
+    }
     stream_done();
   });
 }
@@ -226,15 +187,11 @@ template <class Kind, bool full, class T> struct Stripe {
     for (int k = 0; k < kStripe; ++k) total[k] = sums[k].of_lanes();
   }
 
-  // Row a of dX. What stands `next_dy` behind its dY and `next_y` behind its Y is fetched.
-  ONNXGRAD_INLINE void set_row(Dim a, const Vec<T> (&total)[kStripe], Dim next_dy, Dim next_y) const {
+  // Row a of dX.
+  ONNXGRAD_INLINE void set_row(Dim a, const Vec<T> (&total)[kStripe]) const {
     Vec<T> value[kStripe];  // stored together, see kTogether
     for (int k = 0; k < kStripe; ++k) {
       const Dim at = a * inner + k * lanes<T>;
-      if (full && streamed) {
-        __builtin_prefetch(dy + at + next_dy, 0, 2);
-        __builtin_prefetch(y + at + next_y, 0, 2);
-      }
       if (full || count(k) > 0)
         value[k] = Kind::template gradient<T>(load_some<T>(dy + at, count(k)),
                                               load_some<T>(y + at, count(k)), total[k]);
@@ -247,31 +204,33 @@ template <class Kind, bool full, class T> struct Stripe {
         store_some<T>(out, value[k], count(k));
     }
   }
+  void set_all(const Vec<T> (&total)[kStripe]) const {
+    for (Dim a = 0; a < axis; ++a) set_row(a, total);
+  }
 };
 
-// A stripe by itself: sums, then dX from the level 2 cache, while the memory fetches the next
-// stripe, `ahead` elements from here.
-template <class Kind, bool full, class T>
-void set_stripe(const Stripe<Kind, full, T>& stripe, Dim ahead) {
+// A stripe by itself: sums, then dX from the level 2 cache.
+template <class Kind, bool full, class T> void set_stripe(const Stripe<Kind, full, T>& stripe) {
   Vec<T> total[kStripe];
   stripe.sum(total, [](Dim) ONNXGRAD_LAMBDA {});
-  for (Dim a = 0; a < stripe.axis; ++a) stripe.set_row(a, total, ahead, ahead);
+  stripe.set_all(total);
 }
 
-// Stripes one after the other: while one is written, the next is summed. Worth it where computing
-// takes as long as the memory. `at(piece)` is a stripe.
-template <class T, class F> void set_stripes_overlapped(Dim begin, Dim end, F&& at) {
-  constexpr Dim kRowsAhead = 32;
-  auto stripe = at(begin);
+// Stripes one after the other, `at(piece)` is a stripe: while one is written, the next is summed, so
+// that the memory, which writes more slowly than it reads, is never without something to write.
+template <class T, class F> void set_stripes_overlapped(Turn& turn, F&& at) {
+  Dim piece = turn.next();
+  if (piece < 0) return;
+  auto stripe = at(piece);
   Vec<T> total[kStripe], next_total[kStripe];
   stripe.sum(total, [](Dim) ONNXGRAD_LAMBDA {});
-  for (Dim piece = begin; piece < end; ++piece) {
-    const auto next = at(piece + 1 < end ? piece + 1 : piece);
-    const Dim ahead = kRowsAhead * stripe.inner;
-    next.sum(next_total, [&](Dim a) ONNXGRAD_LAMBDA { stripe.set_row(a, total, next.dy - stripe.dy + ahead, ahead); });
+  while ((piece = turn.next()) >= 0) {
+    const auto next = at(piece);
+    next.sum(next_total, [&](Dim a) ONNXGRAD_LAMBDA { stripe.set_row(a, total); });
     stripe = next;
     for (int k = 0; k < kStripe; ++k) total[k] = next_total[k];
   }
+  stripe.set_all(total);
 }
 
 // inner > 1: columns are summed side by side, a stripe at a time.
@@ -290,16 +249,19 @@ template <class Kind, class T> void softmax_columns(Call& call, SoftmaxShape s, 
     const Dim at = start(piece);
     return Stripe<Kind, false, T>{dy.data() + at, y.data() + at, dx.data() + at, s.axis, s.inner, s.inner % width, false};
   };
-  const bool overlapped = Kind::computes && streamed && aligned && s.inner % width == 0;
+  const bool overlapped = streamed && aligned && s.inner % width == 0;
   const Dim cost = s.axis * (s.inner < width ? s.inner : width), pieces = s.outer * stripes;
-  const Dim group = larger_of(kPointwiseGrain / (cost + 1) + 1, overlapped ? 4 : 1);
-  call.parallel_ranges(pieces, group, [&](Dim begin, Dim end) {
-    if (overlapped) set_stripes_overlapped<T>(begin, end, full);
-    for (Dim piece = begin; piece < end && !overlapped; ++piece)
+  if (overlapped)
+    return call.parallel_turns(pieces, [&](Turn& turn) {
+      set_stripes_overlapped<T>(turn, full);
+      stream_done();
+    });
+  call.parallel_ranges(pieces, kPointwiseGrain / (cost + 1) + 1, [&](Dim begin, Dim end) {
+    for (Dim piece = begin; piece < end; ++piece)
       if (piece % stripes * width + width <= s.inner)
-        set_stripe(full(piece), piece + 1 < pieces ? start(piece + 1) - start(piece) : 0);
+        set_stripe(full(piece));
       else
-        set_stripe(narrow(piece), 0);
+        set_stripe(narrow(piece));
     stream_done();
   });
 }

@@ -25,7 +25,12 @@ class TestHost final : public Host {
     }
   }
   void parallel_for(Dim count, Body body, void* context) override {
-    for (Dim i = count; i-- > 0;) body(context, i);
+    struct : Turn {
+      Dim left;
+      Dim next() override { return --left; }
+    } backwards;
+    backwards.left = count;
+    body(context, backwards);
   }
 
  private:

@@ -45,10 +45,12 @@ template <class T> class TestHost final : public Host {
     }
   }
   void parallel_for(Dim count, Body body, void* context) override {
-    std::atomic<Dim> left{count};
-    const auto work = [&] {
-      for (Dim i; (i = left.fetch_sub(1) - 1) >= 0;) body(context, i);
-    };
+    struct : Turn {
+      std::atomic<Dim> left;
+      Dim next() override { return left.fetch_sub(1) - 1; }
+    } backwards;
+    backwards.left = count;
+    const auto work = [&] { body(context, backwards); };
     std::vector<std::thread> others;
     for (int t = 1; t < threads_; ++t) others.emplace_back(work);
     work();

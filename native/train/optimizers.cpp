@@ -35,9 +35,9 @@ template <class F> void for_each(const std::vector<Piece>& pieces, F&& body) {
   } context{pieces, body};
   Pool::instance().parallel_for(
       Dim(pieces.size()),
-      [](void* c, Dim i) {
+      [](void* c, Turn& turn) {
         auto& context = *static_cast<Context*>(c);
-        context.body(i, context.pieces[static_cast<std::size_t>(i)]);
+        for (Dim i; (i = turn.next()) >= 0;) context.body(i, context.pieces[static_cast<std::size_t>(i)]);
       },
       &context);
 }
