@@ -206,6 +206,12 @@ def summarise(line: Bench, threads: int, rounds, limit, wrong) -> dict:
             "stream milliseconds": round(min(limit) * 1e3, 5),
             "ours/limit": round(float(np.median(passes)), 3),
         }
+        if peers:
+            passes = [
+                min(min(r[p]) for p in peers) / stream
+                for r, stream in zip(rounds, limit, strict=True)
+            ]
+            row["limit"]["peer/limit"] = round(float(np.median(passes)), 3)
     elif line.share == "fma":
         row["limit"] = {"fma GFLOP/s": max(limit), "ours GFLOP/s": round(line.flops / ours / 1e9, 1),
                         "share": round(line.flops / ours / 1e9 / max(limit), 3)}  # fmt: skip
@@ -215,7 +221,8 @@ def summarise(line: Bench, threads: int, rounds, limit, wrong) -> dict:
 def limit_text(row: dict) -> str:
     limit = row.get("limit", {})
     if "ours/limit" in limit:
-        return f"{limit['ours/limit']:.2f}× stream"
+        peer = f" (peer {limit['peer/limit']:.2f}×)" if "peer/limit" in limit else ""
+        return f"{limit['ours/limit']:.2f}× stream{peer}"
     return f"{limit['share']:.0%} of FMA peak" if "share" in limit else ""
 
 

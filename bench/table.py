@@ -14,9 +14,10 @@ HEAD = """# Speed
 Written by `make bench`. Times are the best of one run in which the contenders take turns, nine rounds each. *Ratio*:
 the faster peer's best time of a round over ours inside an onnxruntime session (on NumPy arrays for 16 elements), the
 median of the rounds, because the memory of a shared machine is quicker for some seconds and slower for others; bold
-where it is below 1. *Limit*: our time over that of a pass that only reads and writes as much (stream; what stays in a
-cache can be quicker), likewise; or our share of the peak of fused multiply-adds; Winograd needs fewer operations than
-are counted here, and so can be above 100 %.
+where it is below 1. *Limit*: our time, and the faster peer's, over that of a pass that only reads and writes as much
+(stream; what stays in a cache can be quicker), likewise: where the peer is near 1×, no kernel can be much faster. Or
+our share of the peak of fused multiply-adds; Winograd needs fewer operations than are counted here, and so can be above
+100 %.
 
 {environment}
 
