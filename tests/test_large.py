@@ -16,6 +16,8 @@ from onnxgrad.contracts import contracts
 ODD = (3_209, 1_003)  # neither is a whole number of registers
 EVEN = (3_072, 1_024)
 COLUMNS = (40, 1_024, 80)  # softmax along the middle: stripes of 64, and a rest
+STRIPES = (40, 1_021, 64)  # no rest: the next stripe is summed while one is written
+SHORT_STRIPES = (20_001, 2, 64)
 IMAGES = (4, 48, 129, 130)
 
 
@@ -34,9 +36,12 @@ LARGE = [
     ("SoftmaxGrad_13", Case("rows", dY=normal(*ODD), Y=simplex(*ODD))),
     ("SoftmaxGrad_13", Case("whole registers", dY=normal(*EVEN), Y=simplex(*EVEN))),
     ("SoftmaxGrad_13", Case("columns", dY=normal(*COLUMNS), Y=simplex(*COLUMNS, axis=1), axis=1)),
+    ("SoftmaxGrad_13", Case("whole stripes", dY=normal(*STRIPES), Y=simplex(*STRIPES, axis=1), axis=1)),
+    ("SoftmaxGrad_13", Case("short stripes", dY=normal(*SHORT_STRIPES), Y=simplex(*SHORT_STRIPES, axis=1), axis=1)),
     ("LogSoftmaxGrad_13", Case("rows", dY=normal(*ODD), Y=log_simplex(*ODD))),
     ("LogSoftmaxGrad_13", Case("whole registers", dY=normal(*EVEN), Y=log_simplex(*EVEN))),
     ("LogSoftmaxGrad_13", Case("columns", dY=normal(*COLUMNS), Y=log_simplex(*COLUMNS, axis=1), axis=1)),
+    ("LogSoftmaxGrad_13", Case("whole stripes", dY=normal(*STRIPES), Y=log_simplex(*STRIPES, axis=1), axis=1)),
     ("DropoutGrad", Case("rows", dy=normal(*ODD), mask=mask(*ODD))),
     ("LayerNormalizationGrad",
      Case("rows", Y_grad=normal(*ODD), X=normal(*ODD), scale=normal(ODD[1]), mean=normal(ODD[0], 1, spread=0.1),

@@ -216,7 +216,10 @@ template <class Kind, bool full, class T> void set_stripe(const Stripe<Kind, ful
   stripe.set_all(total);
 }
 
-// Stripes one after the other, `at(piece)` is a stripe: while one is written, the next is summed, so
+// Stripes of fewer elements are left to the caches and the processor, which overlap them as well.
+constexpr Dim kLongStripe = Dim(1) << 14;
+
+// Long stripes one after the other, `at(piece)` is one of them: while one is written, the next is summed, so
 // that the memory, which writes more slowly than it reads, is never without something to write.
 template <class T, class F> void set_stripes_overlapped(Turn& turn, F&& at) {
   Dim piece = turn.next();
@@ -249,9 +252,8 @@ template <class Kind, class T> void softmax_columns(Call& call, SoftmaxShape s, 
     const Dim at = start(piece);
     return Stripe<Kind, false, T>{dy.data() + at, y.data() + at, dx.data() + at, s.axis, s.inner, s.inner % width, false};
   };
-  const bool overlapped = streamed && aligned && s.inner % width == 0;
   const Dim cost = s.axis * (s.inner < width ? s.inner : width), pieces = s.outer * stripes;
-  if (overlapped)
+  if (streamed && aligned && s.inner % width == 0 && cost >= kLongStripe)
     return call.parallel_turns(pieces, [&](Turn& turn) {
       set_stripes_overlapped<T>(turn, full);
       stream_done();
