@@ -9,7 +9,7 @@ import pytest
 from cases import cases_of
 from golden.differences import DIFFERENCES
 
-from onnxgrad import kernels
+from onnxgrad import _native, kernels
 from onnxgrad.contracts import contracts
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,7 +45,8 @@ def test_agrees_with_the_old_kernel(case):
     assert same or reason, (
         f"{case} differs from the old kernel without a reason in golden/differences.py"
     )
-    assert not (same and reason), (
+    # Without fused multiply-adds the roundings are others, and may happen to be the old kernel's.
+    assert not (same and reason) or _native.instruction_set() == "baseline", (
         f"{case} agrees with the old kernel, but a difference is listed: {reason}"
     )
 
