@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backwards.h"
 #include "core/call.h"
 
 namespace {
@@ -39,12 +40,8 @@ template <class T> class TestHost final : public Host {
     }
   }
   void parallel_for(Dim count, Body body, void* context) override {
-    struct : Turn {
-      Dim left;
-      Dim next() override { return --left; }
-    } backwards;
-    backwards.left = count;
-    body(context, backwards);
+    Backwards turn(count);
+    body(context, turn);
   }
   bool all_written() const {
     for (const Tensor<T>& t : tensors)

@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 
+#include "backwards.h"
 #include "core/call.h"
 
 namespace {
@@ -25,12 +26,8 @@ class TestHost final : public Host {
     }
   }
   void parallel_for(Dim count, Body body, void* context) override {
-    struct : Turn {
-      Dim left;
-      Dim next() override { return --left; }
-    } backwards;
-    backwards.left = count;
-    body(context, backwards);
+    Backwards turn(count);
+    body(context, turn);
   }
 
  private:

@@ -1,7 +1,6 @@
 // LSTM and GRU under sanitizers: random settings in memory of exactly the right size, once with the
 // pieces backwards on one thread and once on four threads. Every element of every output must be
 // written, with the same bits in both; what is written there is judged by the Python tests.
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "backwards.h"
 #include "core/call.h"
 
 namespace {
@@ -45,12 +45,8 @@ template <class T> class TestHost final : public Host {
     }
   }
   void parallel_for(Dim count, Body body, void* context) override {
-    struct : Turn {
-      std::atomic<Dim> left;
-      Dim next() override { return left.fetch_sub(1) - 1; }
-    } backwards;
-    backwards.left = count;
-    const auto work = [&] { body(context, backwards); };
+    Backwards turn(count);
+    const auto work = [&] { body(context, turn); };
     std::vector<std::thread> others;
     for (int t = 1; t < threads_; ++t) others.emplace_back(work);
     work();
