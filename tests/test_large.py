@@ -29,9 +29,17 @@ def mask(*dims):
     return lambda rng: rng.random(dims) < 0.5
 
 
+def every_float(low, high):
+    """All float32 numbers between two of one sign, the one nearer to 0 included."""
+    ends = sorted(int(np.float32(x).view(np.int32)) & 0x7FFFFFFF for x in (low, high))
+    magnitudes = np.arange(*ends, dtype=np.int32).view(np.float32)
+    return exactly(np.copysign(magnitudes, np.float32(low)))
+
+
 LARGE = [
     ("ReluGrad", Case("rows", dY=normal(*ODD), X=normal(*ODD))),
     ("TanhGrad", Case("whole registers", dY=normal(*EVEN), Y=uniform(*EVEN))),
+    ("FastGeluGrad", Case("every number from -2 to -1", dY=exactly(np.ones(1 << 23)), X=every_float(-2, -1))),
     ("BiasFastGeluGrad_dX", Case("rows", dY=normal(*ODD), X=normal(*ODD), B=normal(ODD[1]))),
     ("SoftmaxGrad_13", Case("rows", dY=normal(*ODD), Y=simplex(*ODD))),
     ("SoftmaxGrad_13", Case("whole registers", dY=normal(*EVEN), Y=simplex(*EVEN))),
