@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "ops": {"core", "ops"},
     "train": {"core", "train"},
     "hosts": {"core", "train", "hosts"},
-    "tests": {"core", "ops"},
+    "tests": {"core", "ops", "tests"},
 }
 LIBRARIES = {
     "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h", "hosts/numpy_optimizers.h"},

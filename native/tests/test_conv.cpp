@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backwards.h"
+#include "tests/backwards.h"
 #include "core/call.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <random>
 
-#include "backwards.h"
+#include "tests/backwards.h"
 #include "core/call.h"
 
 namespace {

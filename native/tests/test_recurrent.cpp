@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "backwards.h"
+#include "tests/backwards.h"
 #include "core/call.h"
 
 namespace {
