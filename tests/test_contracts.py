@@ -71,8 +71,10 @@ FREELY_NAMED = {"GRUTraining", "GRUGrad", "LSTMTraining", "LSTMGrad"}
 def test_every_contract_is_documented(contract):
     assert contract.summary.endswith(".")
     assert contract.formula
-    single, double = contract.accuracy.float32, contract.accuracy.float64
-    assert single > double > 0 or single == double == 0  # a choice of inputs is exact
+    assert set(contract.own_accuracies) <= {t.name for t in contract.outputs}
+    for accuracy in (contract.accuracy, *contract.own_accuracies.values()):
+        single, double = accuracy.float32, accuracy.float64
+        assert single > double > 0 or single == double == 0  # a choice of inputs is exact
     for tensor in (*contract.inputs, *contract.outputs, *contract.attributes):
         assert tensor.doc, tensor.name
         assert not tensor.doc.endswith(".")

@@ -372,6 +372,6 @@ def test_property_matches_the_reference(op, data):
         for name, expected in exact(case, case.inputs(dtype)).items():
             assert got[name].tobytes() == again[name].tobytes(), f"{name} differs on two threads"
             assert got[name].shape == np.shape(expected)
-            error, bound = case.error(got[name], expected, dtype), case.bound(dtype)
+            error, bound = case.error(name, got[name], expected, dtype), case.bound(name, dtype)
             if error > bound and not is_excused(case, dtype, name, expected, error):
                 pytest.fail(f"{name} is off by {error:.3g}, allowed {bound:.3g}")

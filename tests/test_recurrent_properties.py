@@ -90,7 +90,7 @@ def assert_as_exact_as_its_inputs(case: Case, dtype) -> None:
     """
     got, expected = case.run_numpy(dtype), case.run_reference(dtype)
     errors = {name: rms(got[name] - expected[name]) for name in case.wanted()}
-    over = [n for n, e in errors.items() if not e <= case.bound(dtype) * rms(expected[n])]
+    over = [n for n, e in errors.items() if not e <= case.bound(n, dtype) * rms(expected[n])]
     if not over:
         return
     natural = changes_by_rounding(case, dtype, expected)

@@ -35,7 +35,7 @@ def row_of(contract) -> tuple[list[str], bool]:
             ours, theirs = case.run_numpy(dtype), run_onnxruntime(case, dtype, threads=2)
             exact = case.run_reference(dtype)
             for name in case.wanted():
-                error = case.error(ours[name], exact[name], dtype) / case.bound(dtype)
+                error = case.error(name, ours[name], exact[name], dtype) / case.bound(name, dtype)
                 worst[dtype] = max(worst[dtype], error)
                 same = same and ours[name].tobytes() == theirs[name].tobytes()
     good = same and max(worst.values()) <= 1

@@ -4,8 +4,11 @@
 // A set is summed, and sums are turned into a result, by one thread while it is in its cache; when there are fewer sets
 // than that is good for, the pieces of each set are shared out. Both ways add in the same order.
 #pragma once
+#include <cmath>
+
 #include "core/pointwise.h"
 #include "core/reduce.h"
+#include "core/wide_sum.h"
 #include "core/workspace.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
@@ -58,18 +61,31 @@ class ChannelSets {
   Dim count_, rows_, set_step_, row_step_, size_, chunks_;
 };
 
-// Σ x of one set.
+// A mean as a T, and by how much the exact mean is above it.
+template <class T> struct Mean {
+  T value;
+  double off;
+
+  Mean(const WideSum<T, double>& sum, Dim terms) {
+    const double count = double(larger_of(1, terms)), mean = sum.value() / count;
+    value = T(mean), off = mean - double(value);
+    if constexpr (sum.compensated) off = (std::fma(-mean, count, sum.high) + sum.low) / count;
+    if (off != off) off = 0;  // an infinite mean
+  }
+};
+
+// The sum keeps what its additions round off: where terms cancel, that is much of the mean. (It cannot be found from
+// Σ (x − mean): the same low bits of the mean round every x − mean of one binade in the same direction.)
 template <class T, class Go>
-double sum_of_set(const ChannelSets& s, Dim set, const Go& go, const T* x, Sums* sums) {
+Mean<T> mean_of_set(const ChannelSets& s, Dim set, const Go& go, const T* x, Sums* sums) {
   go(s.pieces(), [&](Dim i) {
     const auto p = s.piece(set, i);
-    double total[1] = {};
-    add_sums<1, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[1]) ONNXGRAD_LAMBDA { sum[0] += load_some<T>(x + p.at + k, n); });
-    sums[set * s.pieces() + i].value[0] = total[0];
+    const WideSum<T, double> sum = wide_sum<T>(x + p.at, p.size);
+    sums[set * s.pieces() + i] = {{sum.high, sum.low}};
   });
-  double total = 0;
-  for (Dim i = 0; i < s.pieces(); ++i) total += sums[set * s.pieces() + i].value[0];
-  return total;
+  WideSum<T, double> total;
+  for (Dim i = set * s.pieces(); i < (set + 1) * s.pieces(); ++i) total.add({sums[i].value[0], sums[i].value[1]});
+  return {total, s.elements()};
 }
 
 // Lanes past the end of a row hold 0 where x does: their x − mean must not be counted.

@@ -86,6 +86,10 @@ Contract& Contract::formula(std::string text) {
 Contract& Contract::accuracy(Measure m, double f32, double f64) {
   return accuracy_ = {m, f32, f64}, *this;
 }
+Contract& Contract::accuracy_of(std::string output, Measure m, double f32, double f64) {
+  own_accuracies_.push_back({std::move(output), {m, f32, f64}});
+  return *this;
+}
 Contract& Contract::check(AttributeCheck check) {
   return check_ = check, *this;
 }

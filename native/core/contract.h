@@ -92,6 +92,8 @@ class Contract {
   Contract& summary(std::string text);
   Contract& formula(std::string text);
   Contract& accuracy(Measure measure, double float32, double float64);
+  // Of one output, which is held to another measure than the rest.
+  Contract& accuracy_of(std::string output, Measure measure, double float32, double float64);
   Contract& attr(std::string name, std::int64_t initial, std::string doc);
   Contract& attr(std::string name, int initial, std::string doc) {
     return attr(std::move(name), std::int64_t(initial), std::move(doc));
@@ -114,6 +116,7 @@ class Contract {
   const std::string& summary() const { return summary_; }
   const std::string& formula() const { return formula_; }
   const Accuracy& accuracy() const { return accuracy_; }
+  const std::vector<std::pair<std::string, Accuracy>>& own_accuracies() const { return own_accuracies_; }
   const std::vector<AttributeSpec>& attributes() const { return attributes_; }
   const std::vector<Attribute>& defaults() const { return defaults_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
@@ -141,6 +144,7 @@ class Contract {
 
   std::string name_, summary_, formula_;
   Accuracy accuracy_;
+  std::vector<std::pair<std::string, Accuracy>> own_accuracies_;  // by output
   std::vector<AttributeSpec> attributes_;
   std::vector<Attribute> defaults_;
   std::vector<TensorSpec> inputs_, outputs_;

@@ -46,17 +46,6 @@ template <int N, class T, class F> ONNXGRAD_INLINE void add_sums(Dim count, doub
   }
 }
 
-// A sum of doubles that loses nothing but its last rounding: what each addition rounds off is summed beside it.
-struct LongSum {
-  double sum = 0, rest = 0;
-  void add(double term) {
-    const double next = sum + term, added = next - sum;
-    rest += (sum - (next - added)) + (term - added);
-    sum = next;
-  }
-  double value() const { return rest == rest ? sum + rest : sum; }  // an infinite sum has no rest
-};
-
 // Sums over the rows of a matrix, made of partial sums of blocks of rows. The cut depends on the shape alone. Blocks are
 // low, because equal terms drift when many are added in float, unless their sums would fill the working memory.
 struct RowBlocks {

@@ -250,6 +250,10 @@ nb::list tensors_to_python(const std::vector<TensorSpec>& specs) {
   return list;
 }
 
+nb::tuple accuracy_to_python(const Accuracy& a) {
+  return nb::make_tuple(explanation_of(a.measure), a.float32, a.float64);
+}
+
 nb::dict contract_to_python(const Contract& c) {
   nb::list attributes;
   for (const AttributeSpec& a : c.attributes()) {
@@ -258,6 +262,9 @@ nb::dict contract_to_python(const Contract& c) {
     attributes.append(
         nb::make_tuple(a.name, name_of(a.kind), to_python(a.initial), accepted, a.doc));
   }
+  nb::dict own_accuracies;
+  for (const auto& [output, accuracy] : c.own_accuracies())
+    own_accuracies[output.c_str()] = accuracy_to_python(accuracy);
   nb::dict d;
   d["name"] = c.name();
   d["summary"] = c.summary();
@@ -265,8 +272,8 @@ nb::dict contract_to_python(const Contract& c) {
   d["inputs"] = tensors_to_python(c.inputs());
   d["outputs"] = tensors_to_python(c.outputs());
   d["attributes"] = attributes;
-  d["accuracy"] = nb::make_tuple(explanation_of(c.accuracy().measure), c.accuracy().float32,
-                                 c.accuracy().float64);
+  d["accuracy"] = accuracy_to_python(c.accuracy());
+  d["own_accuracies"] = own_accuracies;
   d["inplace"] = c.inplace_input() < 0
                      ? nb::object(nb::none())
                      : nb::object(nb::make_tuple(c.inplace_input(), c.inplace_output()));

@@ -33,21 +33,19 @@ struct Statistics { double mean, variance; };
 
 template <class T, class Go>
 Statistics statistics_of(const ChannelSets& sets, Dim channel, const Go& go, const T* x, Sums* sums) {
-  const double count = double(sets.elements() ? sets.elements() : 1);
-  const T mean = T(sum_of_set<T>(sets, channel, go, x, sums) / count);
+  const Mean<T> mean = mean_of_set<T>(sets, channel, go, x, sums);
   go(sets.pieces(), [&](Dim i) {
     const auto p = sets.piece(channel, i);
-    double total[3] = {};
-    add_sums<3, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[3]) ONNXGRAD_LAMBDA {
-      const Vec<T> centred = centred_part<T>(x + p.at + k, n, mean);
+    double total[1] = {};
+    add_sums<1, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[1]) ONNXGRAD_LAMBDA {
+      const Vec<T> centred = centred_part<T>(x + p.at + k, n, mean.value);
       sum[0] = fma(centred, centred, sum[0]);
-      add_compensated<T>(sum[1], sum[2], centred);
     });
-    sums[channel * sets.pieces() + i] = {{total[0], total[1] - total[2], 0}};
+    sums[channel * sets.pieces() + i].value[0] = total[0];
   });
-  double rest = 0, squares = 0;  // rest: what the rounding of the mean lost
-  for (Dim i = channel * sets.pieces(); i < (channel + 1) * sets.pieces(); ++i) squares += sums[i].value[0], rest += sums[i].value[1];
-  return {double(mean) + rest / count, squares / count - (rest / count) * (rest / count)};
+  double squares = 0;
+  for (Dim i = channel * sets.pieces(); i < (channel + 1) * sets.pieces(); ++i) squares += sums[i].value[0];
+  return {double(mean.value) + mean.off, squares / double(larger_of(1, sets.elements())) - mean.off * mean.off};
 }
 
 }  // namespace

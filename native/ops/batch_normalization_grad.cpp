@@ -29,18 +29,20 @@ template <class T> struct Batch {
   T *dx, *dscale, *dbias;
 };
 
-// X_grad = a·dY + b·(X − mean) + c
-template <class T> struct Coefficients { T a, b, c; };
-template <class T> Coefficients<T> set_channel(const Batch<T>& s, Dim channel, double dy, double dy_x, double count) {
+// X_grad = a·(dY − m) + b·(X − mean) + c: m is the mean of dY as a T, c the little that it is off. With −a·m within c, the
+// rounding of c would show where dY lies far from 0.
+template <class T> struct Coefficients { T a, m, b, c; };
+template <class T> Coefficients<T> set_channel(const Batch<T>& s, Dim channel, const WideSum<T, double>& dy, double dy_x, Dim count) {
   const double inv = double(s.inv[channel]), a = double(s.scale[channel]) * inv;
-  s.dbias[channel] = T(dy), s.dscale[channel] = T(dy_x * inv);
-  return {T(a), T(-a * inv * inv * dy_x / count), T(-a * dy / count)};
+  const Mean<T> m(dy, count);
+  s.dbias[channel] = T(dy.value()), s.dscale[channel] = T(dy_x * inv);
+  return {T(a), m.value, T(-a * inv * inv * dy_x / double(count)), T(-a * m.off)};
 }
 
 // The same, a register at a time.
 template <class T> struct Normalised {
-  Vec<T> a, b, c, mean;
-  ONNXGRAD_INLINE Vec<T> operator()(Vec<T> dy, Vec<T> x) const { return fma(a, dy, fma(b, x - mean, c)); }
+  Vec<T> a, m, b, c, mean;
+  ONNXGRAD_INLINE Vec<T> operator()(Vec<T> dy, Vec<T> x) const { return fma(a, dy - m, fma(b, x - mean, c)); }
 };
 
 // f(k, n) for the registers of a row, cut where they would cross lines of the cache: short rows begin anywhere, and a
@@ -112,11 +114,12 @@ template <class T> void images(Call& call, const ChannelSets& sets, const Batch<
       });
       sums[channel * sets.pieces() + i] = {{total[0], total[1], 0}};
     });
-    double dy = 0, dy_x = 0;
+    WideSum<T, double> dy;
+    double dy_x = 0;
     const Dim first = channel * sets.pieces();
-    for (Dim i = first; i < first + (short_rows ? 1 : sets.pieces()); ++i) dy += sums[i].value[0], dy_x += sums[i].value[1];
-    const Coefficients<T> f = set_channel(s, channel, dy, dy_x, double(sets.elements()));
-    const Normalised<T> gradient{splat<T>(f.a), splat<T>(f.b), splat<T>(f.c), splat<T>(mean)};
+    for (Dim i = first; i < first + (short_rows ? 1 : sets.pieces()); ++i) dy.add(sums[i].value[0]), dy_x += sums[i].value[1];
+    const Coefficients<T> f = set_channel(s, channel, dy, dy_x, sets.elements());
+    const Normalised<T> gradient{splat<T>(f.a), splat<T>(f.m), splat<T>(f.b), splat<T>(f.c), splat<T>(mean)};
     go(sets.pieces(), [&](Dim i) {
       const auto p = sets.piece(channel, i);
       const T *dy_row = s.dy + p.at, *x_row = s.x + p.at;
@@ -129,32 +132,39 @@ template <class T> void images(Call& call, const ChannelSets& sets, const Batch<
   });
 }
 
-// Without spatial dims (or next to none) the channels lie side by side: columns are summed, a block of rows at a time.
-template <class T> void columns(Call& call, const Batch<T>& s, RowBlocks blocks, T* partial) {
+// Without spatial dims (or next to none) the channels lie side by side: columns are summed, a block of rows at a time. The
+// sum of dY keeps what its additions round off: dX is what is left of dY after its mean.
+template <class T> void columns(Call& call, const Batch<T>& s, RowBlocks blocks, T* partial, T* coefficients) {
   call.parallel_for(blocks.count, [&](Dim b) {
-    T *dy_sum = partial + b * 2 * s.columns, *dy_x_sum = dy_sum + s.columns;
-    for (Dim i = 0; i < 2 * s.columns; ++i) dy_sum[i] = T(0);
+    T *dy_sum = partial + b * 3 * s.columns, *dy_excess = dy_sum + s.columns, *dy_x_sum = dy_excess + s.columns;
+    for (Dim i = 0; i < 3 * s.columns; ++i) dy_sum[i] = T(0);
     for (Dim row = blocks.begin(b); row < blocks.end(b); ++row)
       each_register<T>(0, s.columns, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
         const Vec<T> dy = load_some<T>(s.dy + row * s.columns + c, n);
         const Vec<T> centred = load_some<T>(s.x + row * s.columns + c, n) - load_some<T>(s.mean + c, n);
-        store_some<T>(dy_sum + c, load_some<T>(dy_sum + c, n) + dy, n);
+        Vec<T> sum = load_some<T>(dy_sum + c, n), excess = load_some<T>(dy_excess + c, n);
+        add_compensated<T>(sum, excess, dy);
+        store_some<T>(dy_sum + c, sum, n), store_some<T>(dy_excess + c, excess, n);
         store_some<T>(dy_x_sum + c, fma(dy, centred, load_some<T>(dy_x_sum + c, n)), n);
       });
   });
-  sum_partials<T>(call, partial, blocks.count, 2 * s.columns, Span<T>(s.dbias, s.columns));
-  sum_partials<T>(call, partial + s.columns, blocks.count, 2 * s.columns, Span<T>(s.dscale, s.columns));
-  T *a = partial, *b = partial + s.columns, *c = partial + 2 * s.columns;
-  for (Dim k = 0; k < s.columns; ++k) {
-    const Coefficients<T> f = set_channel(s, k, double(s.dbias[k]), double(s.dscale[k]), double(s.rows));
-    a[k] = f.a, b[k] = f.b, c[k] = f.c;
-  }
+  T *a = coefficients, *m = a + s.columns, *b = m + s.columns, *c = b + s.columns;
+  call.parallel_ranges(s.columns, 256, [&](Dim begin, Dim end) {
+    for (Dim k = begin; k < end; ++k) {
+      WideSum<T, double> dy, dy_x;
+      for (const T *sums = partial + k, *last = sums + blocks.count * 3 * s.columns; sums != last; sums += 3 * s.columns)
+        dy.add({double(sums[0]), -double(sums[s.columns])}), dy_x.add(double(sums[2 * s.columns]));
+      const Coefficients<T> f = set_channel(s, k, dy, dy_x.value(), s.rows);
+      a[k] = f.a, m[k] = f.m, b[k] = f.b, c[k] = f.c;
+    }
+  });
   call.parallel_for(blocks.count, [&](Dim block) {
     for (Dim row = blocks.begin(block); row < blocks.end(block); ++row)
       each_register<T>(0, s.columns, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
-        const Vec<T> centred = load_some<T>(s.x + row * s.columns + k, n) - load_some<T>(s.mean + k, n);
-        const Vec<T> rest = fma(load_some<T>(b + k, n), centred, load_some<T>(c + k, n));
-        store_some<T>(s.dx + row * s.columns + k, fma(load_some<T>(a + k, n), load_some<T>(s.dy + row * s.columns + k, n), rest), n);
+        const Normalised<T> gradient{load_some<T>(a + k, n), load_some<T>(m + k, n), load_some<T>(b + k, n),
+                                     load_some<T>(c + k, n), load_some<T>(s.mean + k, n)};
+        const Dim at = row * s.columns + k;
+        store_some<T>(s.dx + at, gradient(load_some<T>(s.dy + at, n), load_some<T>(s.x + at, n)), n);
       });
   });
 }
@@ -168,14 +178,15 @@ template <class T> void batch_normalization_grad(Call& call) {
   const RowBlocks blocks = RowBlocks::of(shape[0], shape[1], kPointwiseGrain);
   Workspace space;
   const auto sums = space.shared<Sums>(size == 1 ? 0 : sets.all_pieces());
-  const auto partials = space.shared<T>(size == 1 ? larger_of(3, 2 * blocks.count) * shape[1] : 0);
+  const auto partials = space.shared<T>(size == 1 ? 3 * blocks.count * shape[1] : 0);
+  const auto coefficients = space.shared<T>(size == 1 ? 4 * shape[1] : 0);
   Workspace::acquire(call, space.bytes());
   Batch<T> s{shape[0], shape[1], call.input<T>("dY").data(), call.input<T>("X").data(), call.input<T>("scale").data(),
              call.input<T>("mean").data(), call.input<T>("variance").data(), nullptr, nullptr, nullptr};
   s.dx = call.output<T>("X_grad").data(), s.dscale = call.output<T>("scale_grad").data(), s.dbias = call.output<T>("bias_grad").data();
   space.open();
   if (size == 1)
-    columns<T>(call, s, blocks, space[partials].data());
+    columns<T>(call, s, blocks, space[partials].data(), space[coefficients].data());
   else
     images<T>(call, sets, s, space[sums].data(), 3 * shape.size() * Dim(sizeof(T)) > kStreamBytes);
 }

@@ -10,6 +10,7 @@ const Contract& bias_gelu_grad_contract() {
       .summary("Gradient of BiasGelu, Gelu(X + B), for X and for the bias.")
       .formula("dX = GeluGrad(dY, X + B); dB = Σ dX over all dims but the last")
       .accuracy(Measure::rms, 2e-6, 1e-13)
+      .accuracy_of("dX", Measure::ulp, 5, 1e-13)  // as BiasGeluGrad_dX
       .input("dY", "T[outer..., C]", "cotangent of Y")
       .input("X", "T[outer..., C]", "what went in, before the bias")
       .input("B", "T[C]", "bias")

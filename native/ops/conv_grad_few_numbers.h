@@ -4,36 +4,12 @@
 //
 //   dW[f][c][k] = Σ_{n, o} dY[n][f][o] · X[n][c][o·stride + k·dilation − pad]
 #pragma once
+#include "core/wide_sum.h"
 #include "ops/conv_grad_blocks.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
 constexpr Dim kFewNumbers = 8;
-
-// A sum of doubles (V) that are exact; where T is double, with what each addition rounds off (Knuth
-// 1969, two-sum) and each product (Dekker 1971; needs a fused multiply-add).
-template <class T, class V> struct WideSum {
-  static constexpr bool compensated = sizeof(T) == sizeof(double);
-  V high{}, low{};
-
-  ONNXGRAD_INLINE void add(V x) {
-    const V sum = high + x, added = sum - high;
-    if constexpr (compensated) low += (high - (sum - added)) + (x - added);
-    high = sum;
-  }
-  ONNXGRAD_INLINE void add(const WideSum& other) { add(other.high), low += other.low; }
-  ONNXGRAD_INLINE void add_product(V a, V b) {
-    const V product = a * b;
-    if constexpr (compensated && sizeof(V) > sizeof(double)) low += fma(a, b, -product);
-    add(product);
-  }
-};
-
-template <class T> WideSum<T, double> sum_of_lanes(const WideSum<T, Vec<double>>& sum) {
-  WideSum<T, double> total;
-  for (Dim i = 0; i < lanes<double>; ++i) total.add({sum.high[i], sum.low[i]});
-  return total;
-}
 
 // Σ_i a[i] · b[i·step]
 template <class T> WideSum<T, double> wide_dot(const T* a, const T* b, Dim step, Dim count) {
@@ -51,15 +27,6 @@ template <class T> WideSum<T, double> wide_dot(const T* a, const T* b, Dim step,
     sum.add_product(x, y);
   }
   return sum_of_lanes(sum);
-}
-
-template <class T> WideSum<T, double> wide_sum(const T* from, Dim count) {
-  WideSum<T, Vec<double>> sum;
-  Dim i = 0;
-  for (; i + lanes<double> <= count; i += lanes<double>) sum.add(load_double(from + i));
-  WideSum<T, double> total = sum_of_lanes(sum);
-  for (; i < count; ++i) total.add(double(from[i]));
-  return total;
 }
 
 inline bool dw_has_few_numbers(const ConvShape& s) {
@@ -93,7 +60,7 @@ template <class T> class FewNumbersDw : public FilterGradient<T> {
     });
     for (Dim i = 0; i < numbers_; ++i) {
       for (Dim part = 1; part < parts_; ++part) partial[i].add(partial[part * numbers_ + i]);
-      dw[i] = T(partial[i].high + partial[i].low);
+      dw[i] = T(partial[i].value());
     }
   }
 

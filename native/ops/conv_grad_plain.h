@@ -66,7 +66,7 @@ void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w,
                           double(w[((g * s.filters + m) * s.channels + c) * taps + tap]));
         ++tap;
       } while (detail::next_index(k, s.kernel));
-      *to++ = T(sum.high + sum.low);
+      *to++ = T(sum.value());
     } while (detail::next_index(i, s.in));
   });
 }
@@ -89,7 +89,7 @@ void plain_dw(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> x,
           sum.add_product(double(dy[(n * s.groups * s.filters + filter) * out + flat]),
                           double(x[((n * s.groups + g) * s.channels + c) * in + i]));
       }
-      dw[pair * taps + tap++] = T(sum.high + sum.low);
+      dw[pair * taps + tap++] = T(sum.value());
     } while (detail::next_index(k, s.kernel));
   });
 }
@@ -144,7 +144,7 @@ void conv_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias)
         else
           sum.high += plane_sum(plane, out);
       }
-      dbias[m] = T(sum.high + sum.low);
+      dbias[m] = T(sum.value());
     }
   });
 }

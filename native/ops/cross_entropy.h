@@ -9,6 +9,7 @@
 #include "core/pointwise.h"
 #include "core/reduce.h"
 #include "core/vmath.h"
+#include "core/wide_sum.h"
 #include "core/workspace.h"
 #include "ops/gather_family.h"
 

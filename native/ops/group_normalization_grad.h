@@ -23,30 +23,36 @@ template <class T> struct GroupNorm {
 // What a group gives: its statistics, the true mean being mean + off, and Σg, Σ g·(X − mean).
 struct GroupTerms { double mean, off, inv, g, gc; };
 
-// Per piece: Σ (X − mean)², Σ dY, Σ dY·(X − mean), Σ (X − mean), which would be 0 if the mean were not rounded.
+// Per piece: Σ (X − mean)², Σ dY, Σ dY·(X − mean).
 template <class T> Sums sum_piece(const GroupNorm<T>& s, const ChannelSets::Piece& p, T mean) {
-  double total[4] = {};
-  add_sums<4, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[4]) ONNXGRAD_LAMBDA {
+  double total[3] = {};
+  add_sums<3, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[3]) ONNXGRAD_LAMBDA {
     const Vec<T> dy = load_some<T>(s.dy + p.at + k, n), centred = centred_part<T>(s.x + p.at + k, n, mean);
     sum[0] = fma(centred, centred, sum[0]);
     sum[1] += dy;
     sum[2] = fma(dy, centred, sum[2]);
-    sum[3] += centred;
   });
-  return {{total[0], total[1], total[2], total[3]}};
+  return {{total[0], total[1], total[2]}};
 }
-// The same with the rounding of sums and products taken out of the second and third: a quarter slower.
+// The same, of which the last two lose nothing to the rounding of terms and sums: a quarter slower.
 template <class T> Sums sum_piece_exactly(const GroupNorm<T>& s, const ChannelSets::Piece& p, T mean) {
-  double total[6] = {};
-  add_sums<6, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[6]) ONNXGRAD_LAMBDA {
-    const Vec<T> dy = load_some<T>(s.dy + p.at + k, n), centred = centred_part<T>(s.x + p.at + k, n, mean), product = dy * centred;
-    sum[0] = fma(centred, centred, sum[0]);
-    add_compensated<T>(sum[1], sum[3], dy);
-    add_compensated<T>(sum[2], sum[4], product);
-    sum[4] -= fma(dy, centred, -product);
-    sum[5] += centred;
-  });
-  return {{total[0], total[1] - total[3], total[2] - total[4], total[5]}};
+  const T *dy = s.dy + p.at, *x = s.x + p.at;
+  WideSum<T, Vec<double>> dy_sums, product_sums;
+  Vec<double> square_sums{};
+  Dim i = 0;
+  for (; i + lanes<double> <= p.size; i += lanes<double>) {
+    const Vec<double> cotangents = load_double(dy + i), centred = load_double(x + i) - splat<double>(double(mean));
+    square_sums = fma(centred, centred, square_sums);
+    dy_sums.add(cotangents), product_sums.add_product(cotangents, centred);
+  }
+  WideSum<T, double> dy_sum = sum_of_lanes(dy_sums), product_sum = sum_of_lanes(product_sums);
+  double squares = sum_lanes<double>(square_sums);
+  for (; i < p.size; ++i) {
+    const double centred = double(x[i]) - double(mean);
+    squares += centred * centred;
+    dy_sum.add(double(dy[i])), product_sum.add_product(double(dy[i]), centred);
+  }
+  return {{squares, dy_sum.value(), product_sum.value()}};
 }
 
 // Among so few scales, one whose terms cancel spoils the accuracy of the whole tensor.
@@ -61,17 +67,17 @@ template <class T, class Go> void sum_pieces(const ChannelSets& sets, Dim set, c
 
 // Adds the pieces up; leaves Σ dY and Σ dY·x̂ of each row in `by_row` for dscale and dbias.
 template <class T>
-GroupTerms add_pieces(const ChannelSets& sets, Dim set, const GroupNorm<T>& s, double mean, const Sums* sums, Sums* by_row) {
+GroupTerms add_pieces(const ChannelSets& sets, Dim set, const GroupNorm<T>& s, Mean<T> mean, const Sums* sums, Sums* by_row) {
   const double count = double(sets.elements());
-  double squares = 0, off = 0;  // off: by how much the true mean is above the rounded one
-  for (Dim i = 0; i < sets.pieces(); ++i) squares += sums[set * sets.pieces() + i].value[0], off += sums[set * sets.pieces() + i].value[3] / count;
-  GroupTerms t{mean, off, 1 / std::sqrt(squares / count - off * off + s.epsilon), 0, 0};
+  double squares = 0;
+  for (Dim i = set * sets.pieces(); i < (set + 1) * sets.pieces(); ++i) squares += sums[i].value[0];
+  GroupTerms t{double(mean.value), mean.off, 1 / std::sqrt(squares / count - mean.off * mean.off + s.epsilon), 0, 0};
   const Dim chunks = sets.rows() ? sets.pieces() / sets.rows() : 0;
   for (Dim k = 0; k < sets.rows(); ++k) {
     const Dim row = sets.row(set, k), channel = row % s.channels;
     double dy = 0, dy_c = 0;
     for (Dim i = k * chunks; i < (k + 1) * chunks; ++i) dy += sums[set * sets.pieces() + i].value[1], dy_c += sums[set * sets.pieces() + i].value[2];
-    dy_c -= off * dy;
+    dy_c -= mean.off * dy;
     const double scale = double(s.scale[s.scale_per_group ? channel / sets.rows() : channel]);
     t.g += scale * dy, t.gc += scale * dy_c;
     by_row[row] = {{dy, dy_c * t.inv, 0, 0}};
@@ -113,9 +119,9 @@ template <class T> void group_normalization(Call& call, Dim groups, bool scale_p
     for (Dim row = 0; row < shape[0] * shape[1]; ++row) by_row[row] = {};
   else
     sets.each_set(call, [&](Dim set, const auto& go) {
-      const T mean = T(sum_of_set<T>(sets, set, go, s.x, sums) / double(sets.elements()));
-      sum_pieces<T>(sets, set, go, s, mean, sums);
-      set_group<T>(sets, set, go, s, add_pieces<T>(sets, set, s, double(mean), sums, by_row), streamed);
+      const Mean<T> mean = mean_of_set<T>(sets, set, go, s.x, sums);
+      sum_pieces<T>(sets, set, go, s, mean.value, sums);
+      set_group<T>(sets, set, go, s, add_pieces<T>(sets, set, s, mean, sums, by_row), streamed);
     });
   const Dim share = dscale.size() ? shape[1] / dscale.size() : 1;  // channels of one scale
   for (Dim k = 0; k < dscale.size(); ++k) {

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -65,12 +66,17 @@ class Contract:
     outputs: tuple[Tensor, ...]
     attributes: tuple[Attribute, ...]
     accuracy: Accuracy
+    own_accuracies: Mapping[str, Accuracy]
     inplace: tuple[int, int] | None
 
     @property
     def python_name(self) -> str:
         """The name in `onnxgrad.kernels`."""
         return snake_case(self.name)
+
+    def accuracy_of(self, output: str) -> Accuracy:
+        """Its own where it has one, the operator's otherwise."""
+        return self.own_accuracies.get(output, self.accuracy)
 
 
 def snake_case(name: str) -> str:
@@ -101,6 +107,7 @@ def _contract(data: dict[str, Any]) -> Contract:
             for name, kind, default, accepted, doc in data["attributes"]
         ),
         accuracy=Accuracy(*data["accuracy"]),
+        own_accuracies={k: Accuracy(*a) for k, a in data["own_accuracies"].items()},
         inplace=data["inplace"],
     )
 

@@ -4,11 +4,14 @@ import numpy as np
 
 from cases.case import Case
 from cases.channel_norm_family import SHAPES, parts
+from cases.samples import uniform
 
+FAR = dict(dy=lambda *shape: uniform(*shape, low=-1.1, high=-0.9))
 VECTORS = [
     ("vectors", (30, 12), {}),
     ("vectors of an odd width", (30, 13), {}),
     ("one channel of vectors", (64, 1), {}),
+    ("vectors of cotangents far from 0", (63, 1), FAR),
     ("many vectors", (5000, 20), {}),
     ("wide vectors", (40, 3001), {}),
     ("no vectors", (0, 9), {}),

@@ -123,20 +123,20 @@ class Case:
             assert got[name].shape == np.shape(expected[name]), (
                 f"{name} has shape {got[name].shape}"
             )
-            error = self.error(got[name], expected[name], dtype)
-            bound = self.bound(dtype)
+            error = self.error(name, got[name], expected[name], dtype)
+            bound = self.bound(name, dtype)
             assert error <= bound, f"{self}: {name} is off by {error:.3g}, allowed {bound:.3g}"
 
     def _dtype_of(self, output, dtype):
         kind = next(t.type for t in self.contract.outputs if t.name == output)
         return dtype if kind == "T" else np.dtype(kind)
 
-    def bound(self, dtype) -> float:
-        accuracy = self.contract.accuracy
+    def bound(self, output: str, dtype) -> float:
+        accuracy = self.contract.accuracy_of(output)
         return self.rtol or (accuracy.float32 if dtype == np.float32 else accuracy.float64)
 
-    def error(self, got, expected, dtype) -> float:
-        """The largest error in the contract's measure; infinite where NaN or infinity differ."""
+    def error(self, output: str, got, expected, dtype) -> float:
+        """The largest error in the output's measure; infinite where NaN or infinity differ."""
         got = got.astype(np.float64)
         special = ~np.isfinite(expected)
         if not np.array_equal(got[special], expected[special], equal_nan=True):
@@ -145,12 +145,14 @@ class Case:
             return np.inf
         difference = np.abs(np.where(special, 0.0, got - np.where(special, 0.0, expected)))
         with np.errstate(all="ignore"):
-            return float(self._measured(difference, np.where(special, 0.0, expected), dtype))
+            return float(
+                self._measured(output, difference, np.where(special, 0.0, expected), dtype)
+            )
 
-    def _measured(self, difference, expected, dtype):
+    def _measured(self, output, difference, expected, dtype):
         if difference.size == 0:
             return 0.0
-        measure = self.contract.accuracy.measure
+        measure = self.contract.accuracy_of(output).measure
         if measure.startswith("ulp"):
             return _largest_ratio(difference, self._ulps(expected, dtype))
         if measure.startswith("relative to the row"):

@@ -27,6 +27,7 @@ SHAPES = [
     ("an empty image", (2, 4, 0, 5), {}),
     ("zero cotangent", (2, 4, 5, 5), dict(dy=zeros)),
     ("cotangents of one sign", (2, 4, 5, 5), dict(dy=lambda *s: uniform(*s, low=0.5, high=1.5))),
+    ("cotangents far from 0", (3, 4, 5, 7), dict(dy=lambda *s: uniform(*s, low=-1.2, high=-0.8))),
     ("a large cotangent", (2, 4, 5, 5), dict(dy=lambda *s: normal(*s, spread=1e5))),
     ("a small cotangent", (2, 4, 5, 5), dict(dy=lambda *s: normal(*s, spread=1e-5))),
     ("large values", (2, 4, 6, 7), dict(spread=1e3)),

@@ -59,10 +59,10 @@ def is_excused(case, dtype, name, expected, error) -> bool:
     1e-13. It must still be as near as its terms allow (sound kernels stay below 0.4 eps per term), unless nothing is
     left of them at all.
     """
-    limits, bound = np.finfo(dtype), case.bound(dtype)
+    limits, bound = np.finfo(dtype), case.bound(name, dtype)
     if case.contract.name in ("SoftmaxGrad", "SoftmaxGrad_13"):
         return error <= limits.eps / 4 * terms_of_a_row(case, dtype)
-    if case.contract.accuracy.measure != "relative rms":
+    if case.contract.accuracy_of(name).measure != "relative rms":
         return False
     if 0 < rms(expected) < limits.tiny / bound:
         return True

@@ -8,7 +8,7 @@ import difflib
 from rich.console import Console
 from rich.table import Table
 
-from onnxgrad.contracts import Attribute, Contract, Tensor, contracts
+from onnxgrad.contracts import Accuracy, Attribute, Contract, Tensor, contracts
 from onnxgrad.errors import ContractError
 
 
@@ -122,8 +122,12 @@ def default_text(attribute: Attribute) -> str:
 
 
 def accuracy_text(contract: Contract) -> str:
-    """`float32 within 5 ulp of …; float64 within 1e-13`."""
-    accuracy = contract.accuracy
+    """`float32 within 5 ulp of …; float64 within 1e-13`, after the outputs that have a bound of their own."""
+    own = "".join(f"{name} {bound_text(a)}. " for name, a in contract.own_accuracies.items())
+    return own + ("Otherwise " if own else "") + bound_text(contract.accuracy)
+
+
+def bound_text(accuracy: Accuracy) -> str:
     if accuracy.measure.startswith("ulp"):
         return f"float32 within {accuracy.float32:g} {accuracy.measure}; float64 within {accuracy.float64:g}"
     return f"float32 within {accuracy.float32:g}, float64 within {accuracy.float64:g}, {accuracy.measure}"
