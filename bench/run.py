@@ -176,7 +176,7 @@ def run_line(
         limit = []
         for _ in range(ROUNDS):
             share = seconds / ROUNDS / len(ready)
-            rounds.append({who: workers[who].ask(time=share)["times"] for who in ready})
+            rounds.append({who: workers[who].times(share) for who in ready})
             if line.share == "stream":
                 limit.append(limits.ask("stream", largest, threads, seconds / ROUNDS / 5))
             elif line.share == "fma":

@@ -72,7 +72,7 @@ def run(name: str, arguments) -> dict:
         times = {who: [] for who in workers}
         for _ in range(ROUNDS):
             for who, worker in workers.items():
-                times[who] += worker.ask(time=arguments.seconds / ROUNDS)["times"]
+                times[who] += worker.times(arguments.seconds / ROUNDS)
         for who, worker in workers.items():
             result["ms"][who] = min(times[who]) * 1e3
             result["peak_mb"][who] = worker.peak()

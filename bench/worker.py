@@ -7,9 +7,11 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 WORKERS = Path(__file__).resolve().parent / "workers"
+LONGEST_AWAKE = 0.5  # seconds
 
 
 class Worker:
@@ -33,6 +35,20 @@ class Worker:
             line = ""
         return json.loads(line) if line else {"error": "the process ended"}
 
+    def times(self, seconds: float) -> list[float]:
+        """Times of single calls. Returns when the process sleeps: onnxruntime's threads go on waiting for work for
+        40 ms and PyTorch's for 6, on a processor that the next contender needs."""
+        times = self.ask(time=seconds)["times"]
+        end = time.perf_counter() + LONGEST_AWAKE
+        while self.is_awake() and time.perf_counter() < end:
+            time.sleep(1e-3)
+        return times
+
+    def is_awake(self) -> bool:
+        """Whether one of its threads runs, or would run if it had a processor."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        return any(state_of(task) == "R" for task in (tasks.iterdir() if tasks.exists() else ()))
+
     def peak(self) -> float:
         """The process's largest resident size so far, in MB."""
         status = Path(f"/proc/{self.process.pid}/status")
@@ -44,3 +60,11 @@ class Worker:
     def end(self) -> None:
         self.process.stdin.close()
         self.process.wait()
+
+
+def state_of(task: Path) -> str:
+    """R: it runs or waits for a processor; S: it sleeps. Linux."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has ended
+        return ""

@@ -15,6 +15,8 @@ import traceback
 import numpy as np
 
 MOST_SAMPLES = 200
+# A long call is repeated beyond its time: the first after a pause may find both threads woken on one core.
+LEAST_SAMPLES, LONGEST_WAIT = 5, 0.25  # seconds
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
@@ -44,7 +46,10 @@ def measure(call, seconds: float) -> list[float]:
             break
         group *= 4
     times = [spent / group]
-    while time.perf_counter() - started < seconds and len(times) < MOST_SAMPLES:
+    while len(times) < MOST_SAMPLES:
+        limit = seconds if len(times) >= LEAST_SAMPLES else max(seconds, LONGEST_WAIT)
+        if time.perf_counter() - started >= limit:
+            break
         begin = time.perf_counter()
         for _ in range(group):
             call()
