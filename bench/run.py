@@ -1,6 +1,6 @@
 """Run the benchmark table: ours through both hosts, PyTorch, onnxruntime-training 1.19.2, stock onnxruntime where it
 has the operator, and the machine's limits, alternated in one run. `make bench`, or
-`.venv/bin/python bench/run.py [--only ReluGrad] [--seconds 2] [--threads 1 2]`.
+`.venv/bin/python bench/run.py [--only ReluGrad] [--seconds 4] [--threads 1 2]`.
 
 Each contender is a process in its own environment that waits while the others run. They take turns in rounds; the
 ratio is the fastest peer's best time of a round over ours, the median of the rounds. A ratio below 1 is a loss, and is
@@ -311,7 +311,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="operators to run")
     parser.add_argument(
-        "--seconds", type=float, default=2.0, help="time for each line, all contenders together"
+        "--seconds", type=float, default=4, help="time for each line, all contenders together"
     )
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument(
