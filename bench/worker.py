@@ -36,8 +36,8 @@ class Worker:
         return json.loads(line) if line else {"error": "the process ended"}
 
     def times(self, seconds: float) -> list[float]:
-        """Times of single calls. Returns when the process sleeps: onnxruntime's threads go on waiting for work for
-        40 ms and PyTorch's for 6, on a processor that the next contender needs."""
+        """Times of single calls. Returns when the process sleeps: threads of onnxruntime and PyTorch go on waiting for
+        work for some milliseconds, on a processor that the next contender needs."""
         times = self.ask(time=seconds)["times"]
         end = time.perf_counter() + LONGEST_AWAKE
         while self.is_awake() and time.perf_counter() < end:

@@ -23,12 +23,12 @@ def _case(title, shape, more, outputs=None, **attributes):
 
 
 def _plain(*shape):
-    """Of these the low bits of the mean round every X − mean of a binade the same way: together 2e-6 of the mean."""
+    """Of these the low bits of the mean round every X − mean of a binade the same way, which adds up."""
     return lambda rng: np.random.default_rng((1, 88)).normal(size=shape)
 
 
 def _mostly_zeros(*shape):
-    """Their −mean, a thousand times, drifts where it is added to a sum of doubles: together 1e-12 of the mean."""
+    """Their −mean, a thousand times, drifts where it is added to a sum of doubles."""
 
     def sample(rng):
         seeded = np.random.default_rng((0, 88))
