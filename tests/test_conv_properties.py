@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 from cases.conv_grad import conv, output_size
 from cases.conv_training import forward
@@ -13,9 +11,6 @@ from hypothesis import strategies as st
 from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
-EXAMPLES = int(os.environ.get("ONNXGRAD_EXAMPLES", "60"))
-# `make test` draws the same examples every time, `make check` others each time.
-SAME = "ONNXGRAD_EXAMPLES" not in os.environ
 MODES = ("NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
@@ -46,7 +41,6 @@ def convolutions(draw):
     return conv("drawn", n, group * channels, group * filters, size, kernel, **attributes)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=SAME)
 @given(convolutions(), st.sampled_from((np.float32, np.float64)), st.integers(1, 3))
 def test_property_matches_the_reference(case, dtype, threads):
     bound = case.of(contracts()["ConvGrad"])
@@ -54,7 +48,6 @@ def test_property_matches_the_reference(case, dtype, threads):
     bound.assert_close(bound.run_numpy(dtype), dtype)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=SAME)
 @given(convolutions(), st.sampled_from((np.float32, np.float64)), st.integers(1, 3), st.booleans())
 def test_property_forward_matches_the_reference(case, dtype, threads, bias):
     bound = forward(case, bias).of(contracts()["ConvTraining"])
@@ -62,7 +55,7 @@ def test_property_forward_matches_the_reference(case, dtype, threads, bias):
     bound.assert_close(bound.run_numpy(dtype), dtype)
 
 
-@settings(max_examples=EXAMPLES // 4, deadline=None, derandomize=SAME)
+@settings(max_examples=settings().max_examples // 4)
 @given(convolutions())
 def test_property_dx_and_dw_alone_have_the_same_bits(case):
     bound = case.of(contracts()["ConvGrad"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-import os
 
 import numpy as np
 import pytest
@@ -21,8 +20,7 @@ from hypothesis import strategies as st
 from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
-EXAMPLES = max(int(os.environ.get("ONNXGRAD_EXAMPLES", "60")) // 2, 1)  # of each of 34 operators
-SAME = "ONNXGRAD_EXAMPLES" not in os.environ  # as in test_conv_properties.py
+EXAMPLES = max(settings().max_examples // 2, 1)  # of each of 34 operators
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 some, flags, bits = st.sampled_from, st.booleans(), st.integers(0, 1)
@@ -360,7 +358,7 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=SAME, suppress_health_check=SLOW)
+@settings(max_examples=EXAMPLES, suppress_health_check=SLOW)
 @given(data=st.data())
 def test_property_matches_the_reference(op, data):
     case = data.draw(OPERATORS[op]()).of(contracts()[op])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 from cases.case import Case
 from cases.gru import GRU
@@ -23,7 +21,6 @@ from hypothesis import strategies as st
 from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
-EXAMPLES = int(os.environ.get("ONNXGRAD_EXAMPLES", "60"))
 # At a kink the slope depends on the last bit of a value; test_kernels.py tries these functions away from it.
 SMOOTH = [f for f in FUNCTIONS if f not in {"Relu", "ThresholdedRelu", "LeakyRelu", "HardSigmoid"}]
 # An unbounded gate can multiply the state in every step, and what was rounded off with it, up to 1e150 in eight
@@ -128,17 +125,14 @@ def assert_same_bits(family: Family, setting: Setting, wanted: str) -> None:
 
 
 DTYPES = st.sampled_from((np.float32, np.float64))
-many = settings(max_examples=EXAMPLES, deadline=None)
-fewer = settings(max_examples=EXAMPLES // 2, deadline=None)
+fewer = settings(max_examples=settings().max_examples // 2)
 
 
-@many
 @given(drawn_settings(LSTM), DTYPES, st.integers(1, 3))
 def test_property_lstm_matches_the_reference(setting, dtype, threads):
     assert_right(LSTM, setting, dtype, threads)
 
 
-@many
 @given(drawn_settings(GRU), DTYPES, st.integers(1, 3))
 def test_property_gru_matches_the_reference(setting, dtype, threads):
     assert_right(GRU, setting, dtype, threads)

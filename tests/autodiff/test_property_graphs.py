@@ -6,8 +6,6 @@ initializers that are outputs, values that nobody uses, branches, loops, named d
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import onnx
 from autodiff.harness import make_session
@@ -17,7 +15,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxgrad.autodiff import vjp
 
-EXAMPLES = int(os.environ.get("ONNXGRAD_EXAMPLES", "60"))
 DOUBLE = TensorProto.DOUBLE
 SIZES = (1, 2, 3)
 STEP = 1e-5
@@ -227,7 +224,7 @@ def models(draw):
     return model, {**feeds, "yes": np.array(True)}, wrt
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(models())
 def test_property_gradients_of_random_graphs(case):
     """⟨gradient, direction⟩ = the difference along it, for all of `wrt` at once, fused and standard."""

@@ -313,7 +313,8 @@ def test_strings_can_be_inputs(tmp_path):
     assert once.any()
     module(words, np.array([1]))
     np.testing.assert_allclose(state.parameters[names[0]].grad, 2 * once, rtol=1e-6)
-    np.testing.assert_allclose(module.eval()(words, np.array([1])), loss, rtol=1e-6)
+    # onnxruntime's loss is a difference of logits of up to about ten, and rounded as they are.
+    np.testing.assert_allclose(module.eval()(words, np.array([1])), loss, rtol=1e-6, atol=2e-6)
 
 
 def test_the_training_model_runs_in_a_session_of_its_own(files):
