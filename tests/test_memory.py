@@ -16,7 +16,7 @@ from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
 ROWS, SLABS = (4_096, 1_024), (64, 1_024, 64)  # 16 MB each
-CONSTANT = 2 << 20  # stacks of threads and the like; the kernel counts pages in batches
+CONSTANT = 4 << 20  # stacks of threads and the like; systems count pages in batches
 CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
