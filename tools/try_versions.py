@@ -15,7 +15,8 @@ from environments import ROOT, environment
 
 # Oldest supported, the ones around a change of the interface, and the newest.
 VERSIONS = ("1.19.2", "1.20.1", "1.22.1", "1.24.4", "1.27.0", "newest")
-TESTS = ("tests/test_kernels.py", "tests/test_hosts.py", "tests/test_errors.py")
+NAMES = ("kernels", "large", "memory", "hosts", "errors")
+TESTS = [f"tests/test_{name}.py" for name in NAMES]
 
 
 def build_wheel(folder: str) -> Path:
