@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,12 @@ TABLES = (
     "src/onnxgrad/autodiff/rules/",
     "tests/autodiff/",
 )
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """pytest imports them by their names alone, and takes the second for the first."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("path", [*native_files(), *python_files()], ids=relative)

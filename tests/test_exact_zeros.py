@@ -57,6 +57,18 @@ def test_channel_normalization_of_equal_cotangents(op, dtype):
 
 
 @both
+@pytest.mark.parametrize("op", ["GroupNormalizationGrad", "InstanceNormalizationGrad"])
+def test_channel_normalization_of_equal_numbers(op, dtype):
+    x, ones = np.full((1, 1, 63, 63), 0.01, dtype), np.ones((1, 1, 63, 63), dtype)
+    kernel = getattr(kernels, contracts()[op].python_name)
+    more = {"num_groups": 1} if op.startswith("Group") else {}
+    dx, dscale, dbias = kernel(ones, x, np.ones(1, dtype), **more)
+    assert not dx.any()
+    assert not dscale.any()
+    assert dbias[0] == 63 * 63
+
+
+@both
 def test_batch_normalization_of_equal_cotangents(dtype):
     x = RNG.normal(size=IMAGES).astype(dtype)
     mean, inverse = x.mean((0, 2, 3)), 1 / np.sqrt(x.var((0, 2, 3)) + dtype(1e-5))

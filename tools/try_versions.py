@@ -15,7 +15,7 @@ from environments import ROOT, environment
 
 # Oldest supported, the ones around a change of the interface, and the newest.
 VERSIONS = ("1.19.2", "1.20.1", "1.22.1", "1.24.4", "1.27.0", "newest")
-NAMES = ("kernels", "large", "memory", "hosts", "errors")
+NAMES = ("kernels", "large", "peak_memory", "hosts", "errors")
 TESTS = [f"tests/test_{name}.py" for name in NAMES]
 
 

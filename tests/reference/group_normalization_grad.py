@@ -2,22 +2,19 @@
 
 import numpy as np
 
+from reference.means import mean_of
+
 
 def group_normalization_grad(dY, X, scale, *, epsilon, num_groups=1):
     n, c = X.shape[:2]
     groups = (n, num_groups, c // num_groups, int(np.prod(X.shape[2:], dtype=int)))
     x, dy = X.reshape(groups), dY.reshape(groups)
-    count = max(groups[2] * groups[3], 1)
     per_channel = np.repeat(scale, c // len(scale)) if len(scale) else scale
     weights = per_channel.reshape(1, num_groups, c // num_groups, 1)
-    mean = x.sum((2, 3), keepdims=True) / count
-    inv = 1 / np.sqrt(((x - mean) ** 2).sum((2, 3), keepdims=True) / count + epsilon)
-    xhat, g = (x - mean) * inv, dy * weights
-    dx = inv * (
-        g
-        - g.sum((2, 3), keepdims=True) / count
-        - xhat * (g * xhat).sum((2, 3), keepdims=True) / count
-    )
+    centred = x - mean_of(x, (2, 3))
+    inv = 1 / np.sqrt(mean_of(centred**2, (2, 3)) + epsilon)
+    xhat, g = centred * inv, dy * weights
+    dx = inv * (g - mean_of(g, (2, 3)) - xhat * mean_of(g * xhat, (2, 3)))
     shape = (len(scale), c // max(len(scale), 1))
     dscale, dbias = (
         (dy * xhat).sum((0, 3)).reshape(shape).sum(1),
