@@ -1,5 +1,5 @@
-"""How much memory a call of each pointwise and softmax gradient needs beyond what is there before it. A program of its own,
-in a process without free memory that a call could use unseen. Prints a JSON object, bytes by case.
+"""How much memory a call of each pointwise and softmax gradient needs beyond what is there before it: a program by
+itself, in a process without free memory that a call could use unseen. Prints a JSON object, bytes by case.
 """
 
 from __future__ import annotations
