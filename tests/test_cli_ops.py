@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from onnxgrad.cli import main
@@ -12,6 +16,9 @@ from onnxgrad.cli import main
     [
         ("LeakyReluGrad", "dX = Y > 0 ? dY : alpha·dY"),
         ("relu_grad", "ReluGrad"),
+        ("relugrad", "ReluGrad"),
+        ("RELU_GRAD", "ReluGrad"),
+        ("argmax", "ArgMax  gradient: zero"),
         ("Conv", "with a kernel of ours"),
         ("Mul", "gradient: rule"),
         ("ArgMax", "gradient: zero"),
@@ -33,6 +40,36 @@ def test_the_list(capsys, monkeypatch):
         assert f"\n{kind}" in out
 
 
-def test_a_misspelt_name(capsys):
-    assert main(["ops", "ReluGrat"]) == 2
+@pytest.mark.parametrize("name", ["ReluGrat", "relugrat", "RELU_GRAT"])
+def test_a_misspelt_name(name, capsys):
+    assert main(["ops", name]) == 2
     assert "did you mean ReluGrad?" in capsys.readouterr().err
+
+
+def command(*arguments: str, stdout: int = subprocess.PIPE, **environment: str):
+    """The command in a process of its own, with a buffer before stdout as at a user's."""
+    variables = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        [sys.executable, "-m", "onnxgrad", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**variables, **environment},
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("arguments", ["ops", "ops GeluGrad", "--version", "ops --help"])
+def test_a_pipe_that_nobody_reads(arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = command(*arguments.split(), stdout=writing)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_without_greek():
+    done = command("ops", "GeluGrad", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "dX = dY?(" in done.stdout

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad import _native
 from onnxgrad.contracts import DOMAIN, contracts
-from onnxgrad.errors import ContractError
+from onnxgrad.errors import ContractError, ModelError
 
 if TYPE_CHECKING:
     import onnx
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 # Kept in the options object itself, so that copies of the Python wrapper agree.
 _MARK = "onnxgrad.registered"
+
+# InferenceSession takes the last three without naming them, and ignores every other name without a word.
+_SESSION_KEYWORDS = (
+    "providers", "provider_options", "enable_fallback", "disabled_optimizers", "read_config_from_model",
+)  # fmt: skip
 
 
 def library_path() -> str:
@@ -33,13 +39,17 @@ def library_path() -> str:
 def register(session_options: onnxruntime.SessionOptions) -> onnxruntime.SessionOptions:
     """Make onnxgrad's operators known to sessions created with these options; returns the options.
 
-    A second call on the same options changes nothing. Use the options for models that import `com.microsoft`, as
-    every model with our operators does: in a session of another model, ONNX Runtime looks for its own fused operators
-    in a version of that domain that it does not have, and fails. `onnxgrad.session` takes care of it.
+    A second call on the same options changes nothing. It must not follow your own
+    `register_custom_ops_library(onnxgrad.library_path())`: no session is made with a library registered twice.
+
+    Use the options for models that import `com.microsoft`, as every model with our operators does: in a session of
+    another model, ONNX Runtime looks for its own fused operators in a version of that domain that it does not have, and
+    fails. `onnxgrad.session` takes care of it.
 
         >>> import onnxruntime, onnxgrad
         >>> options = onnxgrad.register(onnxruntime.SessionOptions())
     """
+    _check_options("register: session_options", session_options)
     try:
         session_options.get_session_config_entry(_MARK)
         return session_options
@@ -59,17 +69,23 @@ def session(
 ) -> onnxruntime.InferenceSession:
     """An `onnxruntime.InferenceSession` in which onnxgrad's operators run.
 
-    `model` is a path, the bytes of a model, or a ModelProto. `threads` sets `intra_op_num_threads`. Other keywords
-    go to `InferenceSession`; the provider is the CPU unless `providers` says otherwise.
+    `model` is a path, the bytes of a model, or a ModelProto. `threads` sets `intra_op_num_threads`: 0 lets ONNX
+    Runtime choose, None leaves what the options say. Other keywords go to `InferenceSession`; the provider is the CPU
+    unless `providers` says otherwise. ONNX Runtime cannot copy options: the operators and `threads` are set in those
+    that you give.
 
-    Raises ContractError for a node of ours with an attribute that its contract does not have: ONNX Runtime would
-    ignore it without a word.
+    Raises ContractError for arguments that cannot be, and for a node of ours with an attribute that its contract does
+    not have: ONNX Runtime would ignore it without a word.
     """
     import onnxruntime
 
-    options = options or onnxruntime.SessionOptions()
+    _check_model(model)
+    _check_keywords(session_arguments)
+    if options is None:
+        options = onnxruntime.SessionOptions()
+    _check_options("session: options", options)
     if threads is not None:
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = _thread_count(threads)
     proto = _proto(model)
     if proto is None or any(o.domain == DOMAIN for o in proto.opset_import):
         register(options)
@@ -80,7 +96,49 @@ def session(
     elif isinstance(model, os.PathLike):
         model = os.fspath(model)
     session_arguments.setdefault("providers", ["CPUExecutionProvider"])
-    return onnxruntime.InferenceSession(model, options, **session_arguments)
+    return _create(model, options, session_arguments)
+
+
+def _create(model, options, session_arguments: dict[str, Any]) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    try:
+        return onnxruntime.InferenceSession(model, options, **session_arguments)
+    except Exception as error:  # the class onnxruntime raises is not public
+        if "Domain already set in registry" not in str(error):
+            raise
+        raise ContractError(
+            "session: the options have a domain of operators twice, most likely com.microsoft from session itself and "
+            "from register_custom_ops_library(onnxgrad.library_path()), expected options without the latter; make new "
+            "options and leave that call out"
+        ) from error
+
+
+def _check_model(model: Any) -> None:
+    if isinstance(model, str) and not model:
+        raise ModelError("session: model is an empty string, expected the path of an ONNX file")
+
+
+def _check_keywords(names: Iterable[str]) -> None:
+    known = ("options", "threads", *_SESSION_KEYWORDS)
+    for name in names:
+        if name not in known:
+            raise ContractError(f"session: unknown keyword {name!r}, expected {', '.join(known)}")
+
+
+def _check_options(who: str, options: Any) -> None:
+    import onnxruntime
+
+    if not isinstance(options, onnxruntime.SessionOptions):
+        raise ContractError(f"{who} is {options!r}, expected an onnxruntime.SessionOptions")
+
+
+def _thread_count(threads: Any) -> int:
+    if not isinstance(threads, Integral) or isinstance(threads, bool) or not 0 <= threads <= 1024:
+        raise ContractError(
+            f"session: threads is {threads!r}, expected an integer from 0 to 1024 (0: ONNX Runtime chooses), or None"
+        )
+    return int(threads)
 
 
 def _proto(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from onnxgrad.cli import (
     artifacts,
@@ -43,9 +46,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Errors are a sentence on stderr, never a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a formula has characters that ASCII has not
+        sys.stdout.reconfigure(errors="replace")
     try:
-        options = build_parser().parse_args(arguments)
-        return options.run(options)
+        return _run(arguments)
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
     except GradientError as error:
@@ -53,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DivergedError as error:
         return _say(error, DIVERGED)
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        sys.stderr.close()
+        _discard(sys.stdout)
         return OK
     except OSError as error:
         return _say(_os_text(error), USAGE)
@@ -63,8 +67,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(error, USAGE)
 
 
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        options = build_parser().parse_args(arguments)
+        return options.run(options)
+    finally:
+        print(end="", flush=True)  # at exit it is too late: Python turns a closed pipe into 120
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what the stream still holds nowhere, or Python would try to write it again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _say(error: Exception | str, code: int) -> int:
-    print(f"onnxgrad: {error}", file=sys.stderr)
+    try:
+        print(f"onnxgrad: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        _discard(sys.stderr)
     return code
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import FAILED, OK
+from onnxgrad.cli.texts import Console
 from onnxgrad.errors import DataError, ModelError
 
 

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from onnxgrad.cli.exit_codes import OK
+from onnxgrad.cli.texts import Console
 
 SETTINGS = {
     "cnn": dict(epochs=12, lr=3e-3, batch_size=32),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from rich.console import Console
 from rich.table import Table
 
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
-from onnxgrad.cli.texts import show_notes
+from onnxgrad.cli.texts import Console, show_notes
 
 
 def add_parser(commands) -> argparse.ArgumentParser:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
 from rich.markup import escape
 
 from onnxgrad.cli.exit_codes import OK
+from onnxgrad.cli.texts import Console
 
 
 def add_parser(commands) -> argparse.ArgumentParser:

@@ -6,12 +6,12 @@ import argparse
 import json
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import NOT_TRAINABLE, OK
+from onnxgrad.cli.texts import Console
 
 MOST_LAYERS = 40
 MOST_NODES = 8

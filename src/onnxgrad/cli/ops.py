@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import difflib
 
-from rich.console import Console
 from rich.table import Table
 
+from onnxgrad.cli.texts import Console
 from onnxgrad.contracts import Accuracy, Attribute, Contract, Tensor, contracts
 from onnxgrad.errors import ContractError
 
@@ -29,11 +29,11 @@ def run(options: argparse.Namespace) -> int:
         )
         console.print(gradients())
         return 0
-    state = gradient_states().get(options.name)
-    if state is not None and options.name not in contracts():
-        show_state(options.name, state, console)
+    name = find(options.name)
+    if name in contracts():
+        show(contracts()[name], console)
     else:
-        show(find(options.name), console)
+        show_state(name, gradient_states()[name], console)
     return 0
 
 
@@ -66,14 +66,18 @@ def show_state(name: str, state: tuple[str, str, str], console: Console) -> None
         console.print('with a kernel of ours (ops="fused")')
 
 
-def find(name: str) -> Contract:
-    """The contract of that ONNX or Python name."""
-    by_name = {**contracts(), **{c.python_name: c for c in contracts().values()}}
-    if name in by_name:
-        return by_name[name]
-    near = difflib.get_close_matches(name, [*by_name, *gradient_states()], n=1)
-    hint = f", did you mean {near[0]}?" if near else ", see `onnxgrad ops` for the list"
+def find(name: str) -> str:
+    """The operator's name as ONNX writes it; relu_grad, relugrad and RELU_GRAD are ReluGrad."""
+    known = {plain(n): n for n in (*contracts(), *gradient_states())}
+    if plain(name) in known:
+        return known[plain(name)]
+    near = difflib.get_close_matches(plain(name), known, n=1)
+    hint = f", did you mean {known[near[0]]}?" if near else ", see `onnxgrad ops` for the list"
     raise ContractError(f"no operator is called '{name}'{hint}")
+
+
+def plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def overview() -> Table:

@@ -7,7 +7,14 @@ import math
 import textwrap
 from typing import Any
 
-from rich.console import Console
+from rich import console as rich_console
+
+
+class Console(rich_console.Console):
+    """rich's console, but a closed pipe is for `main` to answer: rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def short(number: float) -> str:

@@ -6,12 +6,11 @@ import argparse
 import shlex
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
-from onnxgrad.cli.texts import say_json, short, show_notes
+from onnxgrad.cli.texts import Console, say_json, short, show_notes
 from onnxgrad.errors import CheckpointError, ExportError
 from onnxgrad.job.config import add_flags, dump
 
