@@ -310,7 +310,27 @@ template <int from, int... lane> ONNXGRAD_INLINE Vec<double> to_double(Vec<float
   return load_double(all + from);
 #endif
 }
+// One behind the other, as floats.
+template <int... lane> ONNXGRAD_INLINE Vec<float> to_float(Vec<double> low, Vec<double> high, Lanes<lane...>) {
+  typedef float Half __attribute__((vector_size(sizeof(Vec<float>) / 2)));
+  const Half a = __builtin_convertvector(low, Half), b = __builtin_convertvector(high, Half);
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(a, b, lane...);
+#else
+  float all[lanes<float>];
+  std::memcpy(all, &a, sizeof a), std::memcpy(all + lanes<double>, &b, sizeof b);
+  return load<float>(all);
+#endif
+}
 }  // namespace detail
+
+ONNXGRAD_INLINE Vec<double> low_half(Vec<float> v) { return detail::to_double<0>(v, EachLane<double>{}); }
+ONNXGRAD_INLINE Vec<double> high_half(Vec<float> v) {
+  return detail::to_double<int(lanes<double>)>(v, EachLane<double>{});
+}
+ONNXGRAD_INLINE Vec<float> to_float(Vec<double> low, Vec<double> high) {
+  return detail::to_float(low, high, EachLane<float>{});
+}
 
 // Sums of the lanes stay in registers: through memory they would wait for every store before them,
 // and stores past the caches take long.
@@ -325,8 +345,7 @@ template <class T> ONNXGRAD_INLINE T sum_lanes(Vec<T> v) {
 
 ONNXGRAD_INLINE double sum_in_double(Vec<double> v) { return sum_lanes<double>(v); }
 ONNXGRAD_INLINE double sum_in_double(Vec<float> v) {
-  return sum_lanes<double>(detail::to_double<0>(v, EachLane<double>{}) +
-                           detail::to_double<int(lanes<double>)>(v, EachLane<double>{}));
+  return sum_lanes<double>(low_half(v) + high_half(v));
 }
 
 // Stores past the caches: worth it when a result is larger than the last-level cache, because a

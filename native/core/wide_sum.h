@@ -22,6 +22,8 @@ template <class T, class V> struct WideSum {
     if constexpr (compensated && sizeof(V) > sizeof(double)) low += fma(a, b, -product);
     add(product);
   }
+  // Of each lane, where V is a register.
+  ONNXGRAD_INLINE V of_lanes() const { return high + select(low == low, low, V{}); }
   ONNXGRAD_INLINE V value() const { return low == low ? high + low : high; }  // an infinite sum has no rest
 };
 using LongSum = WideSum<double, double>;

@@ -10,7 +10,7 @@ const Contract& log_softmax_grad_13_contract() {
 }
 
 template <class T> void log_softmax_grad_13(Call& call) {
-  log_softmax_family<T>(call, softmax_along_axis(call));
+  softmax_family<LogSoftmax, T>(call, softmax_along_axis(call));
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(log_softmax_grad_13)
 

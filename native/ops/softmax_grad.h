@@ -3,6 +3,7 @@
 #include "core/pointwise.h"
 #include "core/reduce.h"
 #include "core/vmath.h"
+#include "core/wide_sum.h"
 #include "ops/op.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
@@ -27,70 +28,93 @@ inline SoftmaxShape softmax_flattened(const Call& call) {
   return {y.product(0, a), y.product(a, y.rank()), 1};
 }
 
-// Σ Y·dY, a sum for each lane of a register. kBlockRows terms at a time, which a RowSum takes over.
-template <class T> struct ProductSum {
-  Vec<T> sum{};
+// The sum of a row's terms, or of a register of columns: in double and more, because hundreds of terms may cancel beside
+// one large Y whose own dY is 0.
+template <class Kind, class T> struct TermSum {
+  static constexpr int kParts = int(lanes<T> / lanes<double>);
+  WideSum<T, Vec<double>> part[kParts];
+
   ONNXGRAD_INLINE void add(const T* dy, const T* y, Dim count) {
-    sum = fma(load_some<T>(dy, count), load_some<T>(y, count), sum);
+    if (count < lanes<T>) return add_some(dy, y, count);
+    for (int p = 0; p < kParts; ++p)
+      Kind::add_term(part[p], load_double(dy + p * lanes<double>), load_double(y + p * lanes<double>));
+  }
+  ONNXGRAD_INLINE void add(const TermSum& other) {
+    for (int p = 0; p < kParts; ++p) part[p].add(other.part[p]);
+  }
+  // Of all lanes.
+  WideSum<T, double> of_row() {
+    if constexpr (kParts == 1) return sum_of_lanes(part[0]);
+    return {sum_in_double(part[0].high + part[kParts - 1].high), 0};
+  }
+  // Of each lane.
+  Vec<T> of_columns() const {
+    if constexpr (kParts == 1) return part[0].of_lanes();
+    else return to_float(part[0].high, part[1].high);
+  }
+
+ private:
+  ONNXGRAD_INLINE void add_some(const T* dy, const T* y, Dim count) {
+    const Vec<T> a = load_part<T>(dy, count), b = load_part<T>(y, count);
+    if constexpr (kParts == 1) {
+      Kind::add_term(part[0], a, b);
+    } else {
+      Kind::add_term(part[0], low_half(a), low_half(b));
+      Kind::add_term(part[1], high_half(a), high_half(b));
+    }
+  }
+};
+
+// Σ Y·dY in float, a few terms at a time, which a CompensatedSum takes over: a third of the work in double.
+struct ProductSum {
+  Vec<float> sum{};
+  ONNXGRAD_INLINE void add(const float* dy, const float* y, Dim count) {
+    sum = fma(load_some<float>(dy, count), load_some<float>(y, count), sum);
   }
   ONNXGRAD_INLINE void add(const ProductSum& other) { sum += other.sum; }
 };
-
-// Σ dY likewise: terms that no weight makes small. Without the excess, a row of 1,024 normal numbers
-// was off by up to 2e-5.
-template <class T> struct RowSum {
-  Vec<T> sum{}, excess{};
-  ONNXGRAD_INLINE void add(Vec<T> term) { add_compensated<T>(sum, excess, term); }
-  ONNXGRAD_INLINE void add(const T* dy, const T*, Dim count) { add(load_some<T>(dy, count)); }
-  ONNXGRAD_INLINE void add(const ProductSum<T>& part) { add(part.sum); }
-  ONNXGRAD_INLINE void add(const RowSum& other) { add(other.sum), excess += other.excess; }
+struct CompensatedSum {
+  Vec<float> sum{}, excess{};
+  ONNXGRAD_INLINE void add(const ProductSum& part) { add_compensated<float>(sum, excess, part.sum); }
   // An infinite sum has no excess (NaN by the formula).
-  Vec<T> known_excess() const { return select(excess == excess, excess, Vec<T>{}); }
-  Vec<T> of_lanes() const { return sum - known_excess(); }
-  double of_all() const { return sum_in_double(sum) - sum_in_double(known_excess()); }
-};
-// The same for long rows: what each addition rounds off, exactly, whichever is larger.
-template <class T> struct LongRowSum : RowSum<T> {
-  ONNXGRAD_INLINE void add(Vec<T> term) {
-    const Vec<T> next = this->sum + term, added = next - this->sum;
-    this->excess -= (this->sum - (next - added)) + (term - added);
-    this->sum = next;
-  }
-  ONNXGRAD_INLINE void add(const T* dy, const T*, Dim count) { add(load_some<T>(dy, count)); }
-  ONNXGRAD_INLINE void add(const LongRowSum& other) { add(other.sum), this->excess += other.excess; }
+  Vec<float> known_excess() const { return select(excess == excess, excess, Vec<float>{}); }
+  WideSum<float, double> of_row() const { return {sum_in_double(sum) - sum_in_double(known_excess()), 0}; }
+  Vec<float> of_columns() const { return sum - known_excess(); }
 };
 
 // dX = Y·(dY − Σ Y·dY)
 struct Softmax {
-  static constexpr Dim kBlockRows = 4;
-  template <class T> using Sum = ProductSum<T>;    // of some terms
-  template <class T> using Total = RowSum<T>;      // of such sums
+  static constexpr Dim kBlockRows = 64;
+  template <class T> using Sum = TermSum<Softmax, T>;    // of kBlockRows terms, for each lane
+  template <class T> using Total = TermSum<Softmax, T>;  // of such sums
+  template <class Sum, class V> static ONNXGRAD_INLINE void add_term(Sum& sum, V dy, V y) { sum.add_product(dy, y); }
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
     return y * (dy - sum);
   }
 };
+// The same along at most a thousand floats.
+struct ShortSoftmax : Softmax {
+  static constexpr Dim kBlockRows = 4;
+  template <class T> using Sum = ProductSum;
+  template <class T> using Total = CompensatedSum;
+};
+constexpr Dim kShortAxis = 1024;
 // dX = dY − exp(Y)·Σ dY
 struct LogSoftmax {
   static constexpr Dim kBlockRows = 64;
-  template <class T> using Sum = RowSum<T>;
-  template <class T> using Total = RowSum<T>;
+  template <class T> using Sum = TermSum<LogSoftmax, T>;
+  template <class T> using Total = TermSum<LogSoftmax, T>;
+  template <class Sum, class V> static ONNXGRAD_INLINE void add_term(Sum& sum, V dy, V) { sum.add(dy); }
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
     return fma(-sum, exp_of_log<T>(y), dy);
   }
 };
 
-// Rows of more than a thousand cotangents, whose sum RowSum would round too much.
-struct LongLogSoftmax : LogSoftmax {
-  template <class T> using Sum = LongRowSum<T>;
-  template <class T> using Total = LongRowSum<T>;
-};
-constexpr Dim kLongSum = 1024;
-
 // Rows longer than this are cut into blocks, so that one long row is work for several threads too.
 constexpr Dim kLongRow = Dim(1) << 17;
 
 // The sum of the terms of one row.
-template <class Kind, class T> double sum_terms(const T* dy, const T* y, Dim count) {
+template <class Kind, class T> WideSum<T, double> sum_terms(const T* dy, const T* y, Dim count) {
   constexpr Dim group = kTogether * lanes<T>;
   typename Kind::template Total<T> total;
   for (Dim block = 0; block < count; block += Kind::kBlockRows * group) {
@@ -104,7 +128,7 @@ template <class Kind, class T> double sum_terms(const T* dy, const T* y, Dim cou
     sum[0].add(sum[1]), sum[2].add(sum[3]), sum[0].add(sum[2]);
     total.add(sum[0]);
   }
-  return total.of_all();
+  return total.of_row();
 }
 
 template <class Kind, class T>
@@ -122,7 +146,7 @@ template <class Kind, class T> void softmax_rows(Call& call, SoftmaxShape s, Spa
   call.parallel_ranges(s.outer, group, [&](Dim begin, Dim end) {
     for (Dim row = begin; row < end; ++row) {
       const T *dy_row = dy.data() + row * s.axis, *y_row = y.data() + row * s.axis;
-      const double sum = sum_terms<Kind>(dy_row, y_row, s.axis);
+      const double sum = sum_terms<Kind>(dy_row, y_row, s.axis).value();
       set_gradient<Kind>(dy_row, y_row, dx.part(row * s.axis, s.axis), sum, streamed);
     }
     stream_done();
@@ -135,18 +159,18 @@ template <class Kind, class T> void softmax_long_rows(Call& call, SoftmaxShape s
   constexpr int kBlocks = 64;  // per row, whatever its length
   const Dim width = (s.axis + kBlocks - 1) / kBlocks;
   const auto block = [&](Dim b) { return b * width < s.axis ? b * width : s.axis; };
-  double sums[kBlocks];
+  WideSum<T, double> sums[kBlocks];
   for (Dim row = 0; row < s.outer; ++row) {
     const T *dy_row = dy.data() + row * s.axis, *y_row = y.data() + row * s.axis;
     call.parallel_for(kBlocks, [&](Dim b) {
       sums[b] = sum_terms<Kind>(dy_row + block(b), y_row + block(b), block(b + 1) - block(b));
     });
-    double sum = 0;
-    for (double part : sums) sum += part;
+    WideSum<T, double> sum;
+    for (const auto& part : sums) sum.add(part);
     call.parallel_for(kBlocks, [&](Dim b) {
       const Dim from = block(b), count = block(b + 1) - from;
-      set_gradient<Kind>(dy_row + from, y_row + from, dx.part(row * s.axis + from, count), sum,
-                         streamed);
+      set_gradient<Kind>(dy_row + from, y_row + from, dx.part(row * s.axis + from, count),
+                         sum.value(), streamed);
       stream_done();
     });
   }
@@ -184,7 +208,7 @@ template <class Kind, bool full, class T> struct Stripe {
       }
       for (int k = 0; k < kStripe; ++k) sums[k].add(part[k]);
     }
-    for (int k = 0; k < kStripe; ++k) total[k] = sums[k].of_lanes();
+    for (int k = 0; k < kStripe; ++k) total[k] = sums[k].of_columns();
   }
 
   // Row a of dX.
@@ -269,7 +293,7 @@ template <class Kind, class T> void softmax_columns(Call& call, SoftmaxShape s, 
 }
 
 // dX may be the memory of dY.
-template <class Kind, class T> void softmax_family(Call& call, SoftmaxShape s) {
+template <class Kind, class T> void softmax_any_layout(Call& call, SoftmaxShape s) {
   const Span<const T> dy = call.input<T>("dY"), y = call.input<T>("Y");
   const Span<T> dx = call.output<T>("dX");
   const bool streamed = 3 * dx.size() * Dim(sizeof(T)) > kStreamBytes;
@@ -282,8 +306,10 @@ template <class Kind, class T> void softmax_family(Call& call, SoftmaxShape s) {
     softmax_rows<Kind, T>(call, s, dy, y, dx, streamed);
 }
 
-template <class T> void log_softmax_family(Call& call, SoftmaxShape s) {
-  s.axis > kLongSum ? softmax_family<LongLogSoftmax, T>(call, s) : softmax_family<LogSoftmax, T>(call, s);
+template <class Kind, class T> void softmax_family(Call& call, SoftmaxShape s) {
+  constexpr bool may_be_short = std::is_same_v<Kind, Softmax> && std::is_same_v<T, float>;
+  using Short = std::conditional_t<may_be_short, ShortSoftmax, Kind>;
+  s.axis <= kShortAxis ? softmax_any_layout<Short, T>(call, s) : softmax_any_layout<Kind, T>(call, s);
 }
 
 inline Contract softmax_contract(const char* name, const char* summary, const char* formula,

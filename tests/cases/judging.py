@@ -39,14 +39,27 @@ def condition(case, dtype, name, expected, step=1e-10) -> float:
     return float(terms / rms(expected))
 
 
+def summed_axes(case, dtype) -> tuple[int, ...]:
+    """The axes over which SoftmaxGrad and SoftmaxGrad_13 sum."""
+    rank, default = case.inputs(dtype)["Y"].ndim, case.contract.attributes[0].default
+    axis = case._rounded_attributes().get("axis", default) % max(rank, 1)
+    return (axis,) if case.contract.name == "SoftmaxGrad_13" else tuple(range(axis, rank))
+
+
+def is_short_softmax(case, dtype) -> bool:
+    """Softmax in float32 along at most 1,024 elements, whose sums are in float."""
+    if case.contract.name not in ("SoftmaxGrad", "SoftmaxGrad_13") or dtype != np.float32:
+        return False
+    shape = case.inputs(dtype)["Y"].shape
+    return bool(shape) and np.prod([shape[a] for a in summed_axes(case, dtype)]) <= 1_024
+
+
 def terms_of_a_row(case, dtype) -> float:
     """How many times the largest term of a row its terms Y·dY make up together: hundreds that cancel, beside a Y near 1
     whose own dY is 0, are rounded more than the row's largest result shows."""
-    inputs, attributes = case.inputs(dtype), case._rounded_attributes()
+    inputs = case.inputs(dtype)
     y, dy = inputs["Y"].astype(np.float64), inputs["dY"].astype(np.float64)
-    axis = attributes.get("axis", case.contract.attributes[0].default)
-    axes = axis if case.contract.name == "SoftmaxGrad_13" else tuple(range(axis % y.ndim, y.ndim))
-    terms = np.abs(y * dy).sum(axes, keepdims=True)
+    terms = np.abs(y * dy).sum(summed_axes(case, dtype), keepdims=True)
     with np.errstate(all="ignore"):
         return float(np.nanmax(terms / case._call_reference("scale", dtype), initial=0.0))
 
@@ -60,7 +73,7 @@ def is_excused(case, dtype, name, expected, error) -> bool:
     left of them at all.
     """
     limits, bound = np.finfo(dtype), case.bound(name, dtype)
-    if case.contract.name in ("SoftmaxGrad", "SoftmaxGrad_13"):
+    if is_short_softmax(case, dtype):
         return error <= limits.eps / 4 * terms_of_a_row(case, dtype)
     if case.contract.accuracy_of(name).measure != "relative rms":
         return False
