@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <new>
+#include <system_error>
 
 namespace onnxgrad {
 
@@ -43,8 +44,12 @@ void Pool::set_threads(int count) {
 }
 
 void Pool::start_workers() {
-  for (int member = static_cast<int>(workers_.size()) + 1; member < threads_; ++member)
-    workers_.emplace_back([this, member] { work(member); });
+  try {
+    for (int member = static_cast<int>(workers_.size()) + 1; member < threads_; ++member)
+      workers_.emplace_back([this, member] { work(member); });
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that there are take all pieces.
+  }
 }
 
 void Pool::stop_workers() {

@@ -61,16 +61,21 @@ class NumpyHost final : public Host {
 
   void open(const TensorSpec& spec, PyObject* array, Buffer& buffer, TensorView& out) const {
     const std::string who = "out for " + spec.name;
-    if (!buffer.acquire(array, PyBUF_ND | PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE))
-      contract_.fail(who + " is " + Py_TYPE(array)->tp_name + ", expected a writable array");
+    constexpr int layout = PyBUF_ND | PyBUF_STRIDES | PyBUF_FORMAT;
+    if (is_masked(array)) contract_.fail(who + " is a masked array, expected one without a mask");
+    if (!buffer.acquire(array, layout | PyBUF_WRITABLE))
+      contract_.fail(who + " is " + (buffer.acquire(array, layout) ? "read-only" : "of type " + dtype_name(array)) +
+                     ", expected a writable array");
     const TensorView view = view_of(*buffer);
     if (view.type != out.type)
       contract_.fail(who + " is of type " + dtype_name(array) + ", expected " + name_of(out.type));
     if (view.shape != out.shape)
       contract_.fail(who + " has shape " + to_string(view.shape) + ", expected " +
                      to_string(out.shape));
-    if (!PyBuffer_IsContiguous(&*buffer, 'C') || !aligned(*buffer))
+    if (!PyBuffer_IsContiguous(&*buffer, 'C'))
       contract_.fail(who + " is not contiguous, expected a C-contiguous array");
+    if (!aligned(*buffer))
+      contract_.fail(who + " begins between two of its elements' addresses, expected an aligned array");
     out.data = view.data;
   }
   const Contract& contract_;
@@ -119,6 +124,7 @@ class Kernel {
     host.results.resize(outputs);
     host.given.resize(outputs);
     choose_outputs(arguments, host, output_views);
+    if (arguments.out) separate(host, held, input_views);
     Call call(contract_, attributes, {input_views, static_cast<Dim>(inputs)},
               {output_views, static_cast<Dim>(outputs)}, host);
     op_.run(call);
@@ -135,9 +141,9 @@ class Kernel {
       set_input(a, static_cast<int>(i), PyTuple_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)));
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
-      const char* name = PyUnicode_AsUTF8(key);
-      if (!name) raise_python();
-      read_keyword(a, name, value);
+      const auto name = name_from(key);
+      if (!name) contract_.fail("unknown argument " + shown(key) + ", expected " + known_names());
+      read_keyword(a, *name, key, value);
     }
   }
 
@@ -147,13 +153,12 @@ class Kernel {
     a.inputs[i] = value == Py_None ? nullptr : value;
   }
 
-  void read_keyword(Arguments& a, std::string_view name, PyObject* value) const {
+  void read_keyword(Arguments& a, std::string_view name, PyObject* key, PyObject* value) const {
     if (name == "outputs") return void(a.outputs = value == Py_None ? nullptr : value);
     if (name == "out") return void(a.out = value == Py_None ? nullptr : value);
     if (const int i = contract_.input_index(name); i >= 0) return set_input(a, i, value);
     const int i = contract_.attribute_index(name);
-    if (i < 0)
-      contract_.fail("unknown argument '" + std::string(name) + "', expected " + known_names());
+    if (i < 0) contract_.fail("unknown argument " + shown(key) + ", expected " + known_names());
     if (value == Py_None) return;
     if (!a.attributes) a.attributes = contract_.defaults();
     const auto k = static_cast<std::size_t>(i);
@@ -172,10 +177,10 @@ class Kernel {
     return text;
   }
   std::size_t output_named(PyObject* name) const {
-    const int i = PyUnicode_Check(name) ? contract_.output_index(PyUnicode_AsUTF8(name)) : -1;
+    const auto text = name_from(name);
+    const int i = text ? contract_.output_index(*text) : -1;
     if (i < 0)
-      contract_.fail("no output is called " + nb::cast<std::string>(nb::repr(nb::handle(name))) +
-                     ", expected names of " + output_names());
+      contract_.fail("no output is called " + shown(name) + ", expected names of " + output_names());
     return static_cast<std::size_t>(i);
   }
 
@@ -184,28 +189,51 @@ class Kernel {
   void choose_outputs(const Arguments& a, NumpyHost& host, TensorView* views) const {
     if (!a.outputs) {
       for (std::size_t i = 0; i < contract_.outputs().size(); ++i) views[i].present = true;
+    } else if (PyUnicode_Check(a.outputs)) {
+      views[output_named(a.outputs)].present = true;
     } else {
-      if (PyUnicode_Check(a.outputs))
-        views[output_named(a.outputs)].present = true;
-      else
-        for (nb::handle name : nb::borrow(a.outputs))
-          views[output_named(name.ptr())].present = true;
+      for (nb::handle name : names_in(a.outputs)) views[output_named(name.ptr())].present = true;
     }
     if (!a.out) return;
     if (!PyDict_Check(a.out)) {
       if (contract_.outputs().size() != 1)
         contract_.fail("out is " + std::string(Py_TYPE(a.out)->tp_name) +
                        ", expected a dict by output name (" + output_names() + ")");
-      host.given[0] = a.out;
-      return;
+      return give(host, views, 0, a.out);
     }
     PyObject *key, *value;
-    for (Py_ssize_t at = 0; PyDict_Next(a.out, &at, &key, &value);) {
-      const std::size_t i = output_named(key);
-      if (!views[i].present)
-        contract_.fail("out is given for " + contract_.outputs()[i].name +
-                       ", which outputs leaves out");
-      host.given[i] = value;
+    for (Py_ssize_t at = 0; PyDict_Next(a.out, &at, &key, &value);)
+      give(host, views, output_named(key), value);
+  }
+  void give(NumpyHost& host, const TensorView* views, std::size_t i, PyObject* array) const {
+    if (!views[i].present)
+      contract_.fail("out is given for " + contract_.outputs()[i].name + ", which outputs leaves out");
+    host.given[i] = array;
+  }
+  nb::object names_in(PyObject* outputs) const {
+    nb::object names = nb::steal(PySequence_Tuple(outputs));
+    if (names.is_valid()) return names;
+    PyErr_Clear();
+    contract_.fail("outputs is " + shown(outputs) + ", expected names of " + output_names());
+  }
+
+  // A kernel writes while it reads. What it may write over is the one input of which the contract says so, in its
+  // own place; other inputs that share memory with an `out` are copied first, and two outputs may not share any.
+  void separate(const NumpyHost& host, Input* held, TensorView* inputs) const {
+    Buffer memory[kMaxTensors];
+    for (std::size_t o = 0; o < host.given.size(); ++o) {
+      if (!host.given[o] || !memory[o].acquire(host.given[o], PyBUF_C_CONTIGUOUS)) continue;  // refused later
+      for (std::size_t before = 0; before < o; ++before)
+        if (memory[before].held() && overlap(*memory[before], *memory[o]))
+          contract_.fail("out for " + contract_.outputs()[o].name + " shares memory with out for " +
+                         contract_.outputs()[before].name + ", expected arrays of their own");
+      for (std::size_t i = 0; i < contract_.inputs().size(); ++i) {
+        const bool may_be_same =
+            static_cast<int>(i) == contract_.inplace_input() && static_cast<int>(o) == contract_.inplace_output();
+        if (inputs[i].present && overlap(*held[i].buffer, *memory[o]) &&
+            !(may_be_same && (*held[i].buffer).buf == (*memory[o]).buf))
+          held[i].move(inputs[i]);
+      }
     }
   }
 

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -20,6 +21,25 @@ PyObject* g_as_contiguous = nullptr;  // numpy.ascontiguousarray
 
 [[noreturn]] void raise_python() {
   throw nb::python_error();
+}
+
+// What Python shows of an object; escaped where a repr is no text that UTF-8 has.
+std::string shown(PyObject* object) {
+  for (auto* represent : {&PyObject_Repr, &PyObject_ASCII}) {
+    nb::object text = nb::steal(represent(object));
+    const char* bytes = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+    if (bytes) return bytes;
+    PyErr_Clear();
+  }
+  return Py_TYPE(object)->tp_name;
+}
+
+// A name as Python gave it; nothing where it is no text that UTF-8 has. Zeros are letters like others.
+std::optional<std::string_view> name_from(PyObject* object) {
+  Py_ssize_t size = 0;
+  const char* bytes = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &size) : nullptr;
+  if (!bytes) return PyErr_Clear(), std::nullopt;
+  return std::string_view(bytes, static_cast<std::size_t>(size));
 }
 
 // ---- arrays in
@@ -56,6 +76,7 @@ class Buffer {
   void release() {
     if (held_) PyBuffer_Release(&buffer_), held_ = false;
   }
+  bool held() const { return held_; }
   const Py_buffer& operator*() const { return buffer_; }
 
  private:
@@ -68,11 +89,22 @@ bool aligned(const Py_buffer& b) {
          reinterpret_cast<std::uintptr_t>(b.buf) % static_cast<std::size_t>(b.itemsize) == 0;
 }
 
+// Of contiguous memory.
+bool overlap(const Py_buffer& a, const Py_buffer& b) {
+  const auto *a_begin = static_cast<const char*>(a.buf), *b_begin = static_cast<const char*>(b.buf);
+  return a_begin < b_begin + b.len && b_begin < a_begin + a.len;
+}
+
 // NumPy's name of an array's type; for other objects the name of their class.
 std::string dtype_name(PyObject* array) {
   nb::object dtype = nb::steal(PyObject_GetAttrString(array, "dtype"));
   if (!dtype.is_valid()) return PyErr_Clear(), Py_TYPE(array)->tp_name;
   return nb::cast<std::string>(nb::str(dtype));
+}
+
+// The class of NumPy's masked arrays, by its name: it shares its buffer and keeps quiet about the mask.
+bool is_masked(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "MaskedArray";
 }
 
 TensorView view_of(const Py_buffer& b) {
@@ -90,12 +122,14 @@ struct Input {
   nb::object copy;
 
   TensorView open(const Contract& contract, const TensorSpec& spec, PyObject* object) {
+    if (is_masked(object))
+      contract.fail("input " + spec.name + " is a masked array, expected one without a mask (numpy.ma.filled makes it)");
     if (!buffer.acquire(object, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) || !aligned(*buffer)) {
       buffer.release();
       copy = nb::steal(PyObject_CallOneArg(g_as_contiguous, object));
-      if (!copy.is_valid()) raise_python();
+      if (!copy.is_valid()) fail_to_convert(contract, spec, object);
       if (!buffer.acquire(copy.ptr(), PyBUF_C_CONTIGUOUS | PyBUF_FORMAT))
-        contract.fail("input " + spec.name + " is of type " + Py_TYPE(object)->tp_name +
+        contract.fail("input " + spec.name + " is of type " + dtype_name(object) +
                       ", expected an array of numbers");
       // ascontiguousarray makes a scalar one-dimensional
       TensorView view = view_of(*buffer);
@@ -105,11 +139,28 @@ struct Input {
     return checked(contract, spec, object, view_of(*buffer));
   }
 
+  // From now on the numbers are read from a copy.
+  void move(TensorView& view) {
+    const auto bytes = static_cast<std::size_t>((*buffer).len);
+    if (view.data != (*buffer).buf) return;  // narrowed: a copy already
+    moved_.reset(new char[bytes]);
+    view.data = std::memcpy(moved_.get(), view.data, bytes);
+  }
+
  private:
+  // NumPy says why, unless it is no fault of the argument (memory, Ctrl-C).
+  [[noreturn]] static void fail_to_convert(const Contract& contract, const TensorSpec& spec, PyObject* object) {
+    if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError)) raise_python();
+    PyErr_Clear();
+    contract.fail("input " + spec.name + " is of type " + Py_TYPE(object)->tp_name +
+                  ", of which NumPy makes no array; expected an array of numbers");
+  }
   static long rank_of(PyObject* object) {
     nb::object ndim = nb::steal(PyObject_GetAttrString(object, "ndim"));
     if (!ndim.is_valid()) return PyErr_Clear(), PySequence_Check(object) ? -1 : 0;
-    return PyLong_AsLong(ndim.ptr());
+    const long rank = PyLong_AsLong(ndim.ptr());
+    if (PyErr_Occurred()) return PyErr_Clear(), -1;
+    return rank;
   }
   // The contract's own texts name the types it knows; for the others NumPy's name is clearer.
   TensorView checked(const Contract& contract, const TensorSpec& spec, PyObject* array,
@@ -136,6 +187,7 @@ struct Input {
     return view;
   }
   std::unique_ptr<std::int32_t[]> narrow_;
+  std::unique_ptr<char[]> moved_;
 };
 
 // ---- attributes in
@@ -188,8 +240,7 @@ Attribute attribute_of(const Contract& contract, const AttributeSpec& spec, PyOb
     case Kind::none: break;
   }
   if (!value)
-    contract.fail(spec.name + " is " + nb::cast<std::string>(nb::repr(nb::handle(o))) +
-                  ", expected " + name_of(spec.kind));
+    contract.fail(spec.name + " is " + shown(o) + ", expected " + name_of(spec.kind));
   return *value;
 }
 
