@@ -65,7 +65,7 @@ template <class Kind, class T> struct TermSum {
   }
 };
 
-// Σ Y·dY in float, a few terms at a time, which a CompensatedSum takes over: a third of the work in double.
+// Σ Y·dY in float, a few terms at a time, which a CompensatedSum takes over: without the conversions to double.
 struct ProductSum {
   Vec<float> sum{};
   ONNXGRAD_INLINE void add(const float* dy, const float* y, Dim count) {
