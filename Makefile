@@ -35,7 +35,8 @@ $(VENV)/ready: $(VENV)/tools pyproject.toml CMakeLists.txt $(NATIVE)
 	@command -v $${CXX:-c++} >/dev/null || { echo "onnxgrad needs a C++17 compiler: none was found as '$${CXX:-c++}' (on Debian: apt install g++)"; exit 1; }
 	@echo "building onnxgrad (a few minutes on two cores)"
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m pip install -qq --disable-pip-version-check --no-build-isolation \
-		-C cmake.define.ONNXGRAD_WERROR=$(or $(WERROR),OFF) -e '.[test]'
+		-C cmake.define.ONNXGRAD_WERROR=$(or $(WERROR),OFF) \
+		-C cmake.define.ONNXGRAD_LEVELS=$(or $(ONNXGRAD_LEVELS),native) -e '.[test]'
 	@touch $@
 
 # ---- what people run
