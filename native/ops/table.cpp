@@ -6,14 +6,14 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-#define ONNXGRAD_OP(op)            \
+#define ONNXGRAD_OP(folder, op)            \
   const Contract& op##_contract(); \
   template <class T> void op(Call&);
 #include "ops/ops.inc"
 #undef ONNXGRAD_OP
 
 Span<const Op> table() {
-#define ONNXGRAD_OP(op) {&op##_contract, &op<float>, &op<double>},
+#define ONNXGRAD_OP(folder, op) {&op##_contract, &op<float>, &op<double>},
   static const Op ops[] = {
 #include "ops/ops.inc"
   };

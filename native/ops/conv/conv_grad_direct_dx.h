@@ -1,0 +1,362 @@
+// dX as an implicit matrix product: nothing is unrolled into memory.
+//
+//   dX[pixel][c] = Σ_k A[pixel][k] · B[k][c],   k = (m, tap),   A[pixel][(m, tap)] = dY[m][pixel +
+//   shift(tap)]
+//
+// With stride s, the pixels i = r (mod s) of each residue r meet the same taps, and dY at pixel (i
+// − r)/s plus a shift that depends on the tap alone: each residue is a convolution of its own, a
+// "phase", with stride 1. A phase that no tap reaches has gradient 0.
+#pragma once
+#include <vector>
+
+#include "ops/conv/conv_grad_blocks.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+struct Phase {
+  Dim first[3], count[3];  // pixels first + stride·q, q < count, along each axis
+  Dim low[3], span[3];     // shifts run from low to low + span
+  Dim step[3] = {1, 1, 1};  // pixel q meets dY at step·q plus a shift
+  // How much of dY `pixels` neighbours along axis a read.
+  Dim reach(int a, Dim pixels) const { return (pixels - 1) * step[a] + 1 + span[a]; }
+  struct Tap {
+    Dim index, shift[3];  // in W; shift counted from low
+  };
+  std::vector<Tap> taps;
+  Dim weights_at = 0;  // where its packed weights begin, of one group
+};
+
+namespace detail {
+
+// The taps k of one axis that residue r meets: r + pad − k·dilation divisible by the stride. Shift:
+// the quotient.
+struct AxisTap {
+  Dim tap, shift;
+};
+inline std::vector<AxisTap> axis_taps(const Geometry& g, int a, Dim r) {
+  std::vector<AxisTap> taps;
+  for (Dim k = 0; k < g.kernel[a]; ++k) {
+    const Dim at = r + g.pad[a] - k * g.dilation[a];
+    if (at % g.stride[a] == 0) taps.push_back({k, at / g.stride[a]});
+  }
+  return taps;
+}
+
+inline Phase make_phase(const Geometry& g, const Dim (&residue)[3]) {
+  Phase phase;
+  std::vector<AxisTap> taps[3];
+  for (int a = 0; a < 3; ++a) {
+    taps[a] = axis_taps(g, a, residue[a]);
+    phase.first[a] = residue[a];
+    phase.count[a] = ceil_div(g.in[a] - residue[a], g.stride[a]);
+    Dim low = 0, high = 0;
+    for (std::size_t i = 0; i < taps[a].size(); ++i) {
+      low = i ? smaller(low, taps[a][i].shift) : taps[a][i].shift;
+      high = i ? larger(high, taps[a][i].shift) : taps[a][i].shift;
+    }
+    phase.low[a] = low, phase.span[a] = high - low;
+  }
+  for (const AxisTap& d : taps[0])
+    for (const AxisTap& h : taps[1])
+      for (const AxisTap& w : taps[2])
+        phase.taps.push_back(
+            {(d.tap * g.kernel[1] + h.tap) * g.kernel[2] + w.tap,
+             {d.shift - phase.low[0], h.shift - phase.low[1], w.shift - phase.low[2]}});
+  return phase;
+}
+
+inline Phase make_forward_phase(const Geometry& g) {
+  Phase phase;
+  for (int a = 0; a < 3; ++a) {
+    phase.first[a] = 0, phase.count[a] = g.in[a], phase.step[a] = g.step[a];
+    phase.span[a] = (g.kernel[a] - 1) * g.dilation[a];
+    phase.low[a] = g.pad[a] - phase.span[a];
+  }
+  for (Dim d = 0; d < g.kernel[0]; ++d)
+    for (Dim h = 0; h < g.kernel[1]; ++h)
+      for (Dim w = 0; w < g.kernel[2]; ++w)
+        phase.taps.push_back({Dim(phase.taps.size()),
+                              {d * g.dilation[0], h * g.dilation[1], w * g.dilation[2]}});
+  return phase;
+}
+
+}  // namespace detail
+
+// A convolution turned around is one phase: its pixel q reads what is to be convolved at step·q + tap·dilation.
+inline std::vector<Phase> phases_of(const Geometry& g) {
+  std::vector<Phase> phases;
+  if (g.turned) return {detail::make_forward_phase(g)};
+  Dim r[3];
+  for (r[0] = 0; r[0] < smaller(g.stride[0], g.in[0]); ++r[0])
+    for (r[1] = 0; r[1] < smaller(g.stride[1], g.in[1]); ++r[1])
+      for (r[2] = 0; r[2] < smaller(g.stride[2], g.in[2]); ++r[2])
+        phases.push_back(detail::make_phase(g, r));
+  return phases;
+}
+
+// The phase that task `index` belongs to, and its number there. Phases with equally many tasks take
+// turns: those of one block read the same part of dY and write into the same cache lines of dX,
+// which are then still near.
+template <class Work> struct TaskOfPhase {
+  const Work* work;
+  Dim index;
+  TaskOfPhase(const std::vector<Work>& works, Dim tasks, Dim task) {
+    const Dim phases = Dim(works.size()), each = tasks / phases;
+    bool alike = tasks % phases == 0;
+    for (Dim i = 0; i < phases; ++i) alike = alike && works[std::size_t(i)].first_task == i * each;
+    Dim phase = phases - 1;
+    while (!alike && works[std::size_t(phase)].first_task > task) --phase;
+    if (alike) phase = task % phases;
+    work = &works[std::size_t(phase)];
+    index = alike ? task / phases : task - work->first_task;
+  }
+};
+
+template <class T> class DirectDx : public InputGradient<T> {
+ public:
+  explicit DirectDx(const ConvShape& s) : s_(s), g_(s), phases_(phases_of(g_)) {
+    panels_ = panel_count<T>(s.channels);
+    panel_groups_ = ceil_div(panels_, kPanelsPerTask);
+    for (Phase& phase : phases_) {
+      phase.weights_at = group_weights_;
+      group_weights_ += panels_ * kPanel<T> * s.filters * Dim(phase.taps.size());
+    }
+    shared_weights_ = s.groups * group_weights_ * Dim(sizeof(T)) <= kWorkspaceBytes / 2;
+    Dim scratch = 0;
+    for (const Phase& phase : phases_) {
+      const Dim whole =
+          s.images * phase.count[0] * phase.count[1] * phase.count[2] * s.groups * panel_groups_;
+      works_.push_back(
+          {phase, Blocks(s.images, phase.count, clamp(whole / 16, kLeastPixels, most_pixels())),
+           tasks_});
+      tasks_ += s.groups * panel_groups_ * works_.back().blocks.count();
+      Carver counter(nullptr);
+      Task(*this, works_.back(), counter);
+      scratch = larger(scratch, counter.bytes());
+    }
+    weights_ = space_.shared<T>(shared_weights_ ? s.groups * group_weights_ : 0);
+    scratch_ = space_.scratch<char>(scratch, tasks_);
+  }
+  Dim bytes() const override { return space_.bytes(); }
+
+  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
+    space_.open();
+    dy_ = dy, w_ = w, dx_ = dx;
+    if (shared_weights_) pack_all_weights(call);
+    call.parallel_for(tasks_, [&](Dim number) {
+      const TaskOfPhase<Work> found(works_, tasks_, number);
+      const Work& work = *found.work;
+      const Dim index = found.index;
+      const auto memory = space_.borrow(scratch_);
+      Carver carver(memory.data());
+      Task task(*this, work, carver);
+      task.run(index / panel_groups_ / work.blocks.count(),
+               work.blocks[index / panel_groups_ % work.blocks.count()],
+               index % panel_groups_ * kPanelsPerTask);
+    });
+  }
+
+ private:
+  static constexpr Dim kPanelsPerTask = 4;
+  static constexpr Dim kLeastPixels = 60;
+  static constexpr Dim kSumBytes = Dim(256)
+                                   << 10;  // the sums of a task stay in the second-level cache
+
+  Dim sums_pitch() const {
+    return smaller(ceil_div(s_.channels, lanes<T>) * lanes<T>, kPanelsPerTask * kPanel<T>) +
+           lanes<T>;
+  }
+  // Few channels leave room for more pixels, which then share their borders.
+  Dim most_pixels() const { return clamp(kSumBytes / (sums_pitch() * Dim(sizeof(T))), 480, 2048); }
+
+  struct Work {
+    const Phase& phase;
+    Blocks blocks;
+    Dim first_task;
+  };
+
+  // Filters whose taps make up one block of depth, and whose copies (`bytes` each) stay in the
+  // cache.
+  static Dim filters_together(const ConvShape& s, const Phase& phase, Dim bytes) {
+    const Dim taps = Dim(phase.taps.size());
+    return taps ? even_piece(s.filters,
+                             larger(smaller(kDepthBlock<T> / taps, (Dim(2) << 20) / bytes), 1))
+                : 1;
+  }
+
+  // The working memory of one task, and the task itself.
+  class Task {
+   public:
+    Task(DirectDx& all, const Work& work, Carver& carver) : all_(all), phase_(work.phase) {
+      const Block most = work.blocks.largest();
+      Dim size[3];
+      for (int a = 0; a < 3; ++a) size[a] = phase_.reach(a, most.size[a]);
+      box_ = Box::of<T>(size);
+      together_ = filters_together(all.s_, phase_, most.images * box_.plane * Dim(sizeof(T)));
+      pitch_ = all.sums_pitch();
+      rows_ = carver.take<const T*>(most.pixels());
+      offsets_ = carver.take<std::int32_t>(together_ * Dim(phase_.taps.size()));
+      sums_ = carver.take<T>(most.pixels() * pitch_);
+      dy_ = carver.take<T>(most.images * together_ * box_.plane);
+      run_ = carver.take<T>(most.size[2] * pitch_);
+      packed_ = carver.take<T>(all.shared_weights_ ? 0
+                                                   : together_ * Dim(phase_.taps.size()) *
+                                                         kPanel<T> * kPanelsPerTask);
+    }
+
+    // Channels of panels [panel, panel + kPanelsPerTask) of one group, at the pixels of one block.
+    void run(Dim group, const Block& block, Dim panel) {
+      set_addresses(block);
+      const Dim taps = Dim(phase_.taps.size()),
+                panel_end = smaller(panel + kPanelsPerTask, all_.panels_);
+      const Dim filters = all_.s_.filters;
+      if (taps == 0 || filters == 0) std::fill(sums_, sums_ + block.pixels() * pitch_, T(0));
+      if (all_.has_bias()) begin_with_bias(group, block, panel);
+      for (Dim m = 0; m < filters && taps > 0; m += together_) {
+        const Dim count = smaller(together_, filters - m);
+        copy_dy(group, block, m, count);
+        for (Dim p = panel; p < panel_end; ++p) {
+          const T* weights = packed_panel(group, p, m, count);
+          const Dim columns = smaller(all_.s_.channels - p * kPanel<T>, kPanel<T>);
+          for_row_tiles<Gathered<T>::max_rows>(0, block.pixels(), [&](Dim row, Dim rows) {
+            const Gathered<T> a{rows_ + row, offsets_};
+            T* to = sums_ + row * pitch_ + (p - panel) * kPanel<T>;
+            if (m == 0 && !all_.has_bias())
+              panel_tile<false>(a, rows, count * taps, weights, to, pitch_, columns);
+            else
+              panel_tile<true>(a, rows, count * taps, weights, to, pitch_, columns);
+          });
+        }
+      }
+      store(group, block, panel);
+    }
+
+   private:
+    void begin_with_bias(Dim group, const Block& block, Dim panel) {
+      const Dim channels = all_.s_.channels, first = panel * kPanel<T>;
+      for (Dim c = 0; c < smaller(channels - first, kPanelsPerTask * kPanel<T>); c += lanes<T>) {
+        const Vec<T> bias = all_.bias(group * channels + first + c, channels - first - c);
+        for (Dim i = 0; i < block.pixels(); ++i) onnxgrad::ONNXGRAD_ISA::store<T>(sums_ + i * pitch_ + c, bias);
+      }
+    }
+
+    // Where each pixel begins in the copy of dY, and how far from there each (m, tap) is.
+    void set_addresses(const Block& b) {
+      Dim i = 0;
+      for (Dim n = 0; n < b.images; ++n)
+        for (Dim d = 0; d < b.size[0]; ++d)
+          for (Dim h = 0; h < b.size[1]; ++h)
+            for (Dim w = 0; w < b.size[2]; ++w)
+              rows_[i++] = dy_ + n * together_ * box_.plane + d * phase_.step[0] * box_.slab +
+                           h * phase_.step[1] * box_.row + w * phase_.step[2];
+      i = 0;
+      for (Dim m = 0; m < together_; ++m)
+        for (const Phase::Tap& t : phase_.taps)
+          offsets_[i++] = std::int32_t(m * box_.plane + t.shift[0] * box_.slab +
+                                       t.shift[1] * box_.row + t.shift[2]);
+    }
+
+    void copy_dy(Dim group, const Block& b, Dim m, Dim count) {
+      Dim origin[3], size[3];
+      for (int a = 0; a < 3; ++a)
+        origin[a] = b.at[a] * phase_.step[a] + phase_.low[a],
+        size[a] = phase_.reach(a, b.size[a]);
+      const Dim plane = all_.g_.out[0] * all_.g_.out[1] * all_.g_.out[2];
+      for (Dim n = 0; n < b.images; ++n)
+        for (Dim j = 0; j < count; ++j) {
+          const Dim filter = ((b.image + n) * all_.s_.groups + group) * all_.s_.filters + m + j;
+          copy_box(all_.dy_.data() + filter * plane, all_.g_.out, origin, size, box_,
+                   dy_ + (n * together_ + j) * box_.plane);
+        }
+    }
+
+    const T* packed_panel(Dim group, Dim panel, Dim m, Dim count) {
+      if (all_.shared_weights_)
+        return all_.packed_panel(phase_, group, panel) + m * Dim(phase_.taps.size()) * kPanel<T>;
+      all_.pack_weights(phase_, group, panel, m, count, packed_);
+      return packed_;
+    }
+
+    // sums[pixel][channel] → dX[channel][pixel]
+    void store(Dim group, const Block& b, Dim panel) {
+      const Geometry& g = all_.g_;
+      const Dim plane = g.in[0] * g.in[1] * g.in[2], first = panel * kPanel<T>;
+      const Dim channels = smaller(all_.s_.channels - first, kPanelsPerTask * kPanel<T>);
+      const auto address = [&](Dim n, Dim d, Dim h, Dim w) {
+        const Dim row =
+            (phase_.first[0] + d * g.stride[0]) * g.in[1] + phase_.first[1] + h * g.stride[1];
+        return all_.dx_.data() + ((n * all_.s_.groups + group) * all_.s_.channels + first) * plane +
+               row * g.in[2] + phase_.first[2] + w * g.stride[2];
+      };
+      if (g.stride[0] == 1 && g.stride[1] == 1 && g.stride[2] == 1)
+        return for_runs(b, g.in, [&](Dim i, Dim length, Dim n, Dim d, Dim h, Dim w) {
+          transpose(sums_ + i * pitch_, pitch_, length, channels, address(n, d, h, w), plane);
+        });
+      Dim i = 0;
+      for (Dim n = 0; n < b.images; ++n)
+        for (Dim d = 0; d < b.size[0]; ++d)
+          for (Dim h = 0; h < b.size[1]; ++h, i += b.size[2]) {
+            transpose(sums_ + i * pitch_, pitch_, b.size[2], channels, run_, b.size[2]);
+            T* row = address(b.image + n, b.at[0] + d, b.at[1] + h, b.at[2]);
+            for (Dim c = 0; c < channels; ++c)
+              for (Dim w = 0; w < b.size[2]; ++w)
+                row[c * plane + w * g.stride[2]] = run_[c * b.size[2] + w];
+          }
+    }
+
+    DirectDx& all_;
+    const Phase& phase_;
+    Dim together_, pitch_;
+    Box box_;
+    const T** rows_;
+    std::int32_t* offsets_;
+    T *sums_, *dy_, *run_, *packed_;
+  };
+
+  const T* packed_panel(const Phase& phase, Dim group, Dim panel) const {
+    return space_[weights_].data() + group * group_weights_ + phase.weights_at +
+           panel * s_.filters * Dim(phase.taps.size()) * kPanel<T>;
+  }
+
+  // B[(m, tap)][c] = W[m][c][tap] for filters [m, m + count) and the channels of one panel.
+  void pack_weights(const Phase& phase, Dim group, Dim panel, Dim m, Dim count, T* out) const {
+    const Dim all_taps = s_.taps(), taps = Dim(phase.taps.size()), first = panel * kPanel<T>;
+    const Dim width = smaller(s_.channels - first, kPanel<T>);
+    for (Dim i = 0; i < count; ++i, out += taps * kPanel<T>) {
+      const T* from = w_.data() + s_.taps_at(group, m + i, first);
+      const Dim pitch = s_.channel_pitch();
+      if (taps == all_taps) {
+        pack_transposed(from, pitch, taps, width, out);
+        continue;
+      }
+      for (Dim t = 0; t < taps; ++t)
+        for (Dim j = 0; j < kPanel<T>; ++j)
+          out[t * kPanel<T> + j] =
+              j < width ? from[j * pitch + phase.taps[std::size_t(t)].index] : T(0);
+    }
+  }
+
+  void pack_all_weights(Call& call) {
+    const Dim pieces = s_.groups * panels_;
+    call.parallel_ranges(pieces, ceil_div(larger(pieces, 1), 64), [&](Dim begin, Dim end) {
+      for (Dim piece = begin; piece < end; ++piece)
+        for (const Phase& phase : phases_)
+          pack_weights(phase, piece / panels_, piece % panels_, 0, s_.filters,
+                       const_cast<T*>(packed_panel(phase, piece / panels_, piece % panels_)));
+    });
+  }
+
+  const ConvShape& s_;
+  Geometry g_;
+  std::vector<Phase> phases_;
+  std::vector<Work> works_;
+  Dim panels_ = 0, panel_groups_ = 0, group_weights_ = 0, tasks_ = 0;
+  bool shared_weights_ = true;
+  Workspace space_;
+  Workspace::Shared<T> weights_{};
+  Workspace::Scratch<char> scratch_{};
+  Span<const T> dy_, w_;
+  Span<T> dx_;
+};
+
+}  // namespace onnxgrad::ONNXGRAD_ISA

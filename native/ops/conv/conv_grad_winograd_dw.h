@@ -1,0 +1,277 @@
+// dW of a 3×3 (or d×3×3) convolution with stride 1, or a 4×4 one with stride 2, by Winograd:
+//
+//   dW[f][(k, phase, c)] = Gᵀ [Σ_tiles (A dY Aᵀ) ⊙ (Bᵀ X B)] G      k: tap along the slabs
+//
+// the sum as (m + r − 1)² products  P[ξ][k][f][(phase, c)] += Y[ξ][tile][f]ᵀ · X[ξ][tile + k
+// slabs][(phase, c)]  over the tiles. The tiles go by in rounds: transform some, then multiply
+// them, each of the products a piece of work of its own.
+#pragma once
+#include "ops/conv/conv_grad_winograd.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T> {
+ public:
+  explicit WinogradDw(const ConvShape& s)
+      : s_(s),
+        g_(s),
+        phases_(g_.stride[2] * g_.stride[2]),
+        columns_(phases_ == 1 ? s.channels : phases_ * whole_registers<T>(s.channels)),
+        panels_(panel_count<T>(columns_)),
+        dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
+        product_pitch_(panels_ * kPanel<T>),
+        slab_piece_(even_piece(g_.out[0], most_slabs())),
+        slab_pieces_(ceil_div(g_.out[0], slab_piece_)),
+        grid_(g_.out[1], g_.out[2]),
+        blocks_(grid_.blocks(s.images, kBlockTiles)) {
+    const Block most = blocks_.largest();
+    blocks_together_ =
+        clamp(kRoundBytes / tile_bytes(), 256, 2048) / larger(slab_piece_ * most.pixels(), 1);
+    blocks_together_ = even_piece(blocks_.count(), larger(blocks_together_, 1));
+    round_dy_ = blocks_together_ * most.pixels() * slab_piece_;
+    round_x_ = blocks_together_ * most.pixels() * (slab_piece_ + g_.kernel[0] - 1);
+    dy_tiles_ = space_.shared<T>(kPoints * round_dy_ * dy_pitch_);
+    x_tiles_ = space_.shared<T>(kPoints * round_x_ * product_pitch_);
+    has_totals_ = rounds() > kRoundsTogether;
+    const Dim products = kPoints * g_.kernel[0] * s.filters * product_pitch_;
+    products_ = space_.shared<T>(products);
+    totals_ = space_.shared<T>(has_totals_ ? products : 0);
+    strip_ = space_.scratch<T>(larger(strip_size<m, m, T>(most, s.filters, 1),
+                                      strip_size<m, kSide, T>(most, s.channels, g_.stride[2])),
+                               blocks_together_ * 2 * slab_piece_);
+  }
+  Dim bytes() const override { return space_.bytes(); }
+
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T>) override {
+    space_.open();
+    dy_ = dy, x_ = x, dw_ = dw;
+    for (Dim i = 0; i < rounds(); ++i) {
+      const Round round = round_of(i);
+      transform(call, round);
+      multiply(call, round, i % kRoundsTogether > 0);
+      if (has_totals_ && (i % kRoundsTogether == kRoundsTogether - 1 || i == rounds() - 1))
+        add_to_totals(call, i >= kRoundsTogether);
+    }
+    const Dim pieces = s_.filters * panels_ * g_.kernel[0];
+    call.parallel_ranges(pieces, larger(ceil_div(pieces, 64), 16), [&](Dim begin, Dim end) {
+      for (Dim i = begin; i < end; ++i)
+        store_filter(i / panels_ / g_.kernel[0], i / panels_ % g_.kernel[0], i % panels_);
+    });
+  }
+
+ private:
+  static constexpr int kSide = m + r - 1, kPoints = kSide * kSide;
+  static constexpr Dim kBlockTiles = 64, kRoundsTogether = 8;
+  static constexpr Dim kRoundBytes =
+      Dim(6) << 20;  // of transformed tiles: a share of the last-level cache
+
+  Dim tile_bytes() const { return kPoints * (dy_pitch_ + product_pitch_) * Dim(sizeof(T)); }
+  // Slabs share those of X that they all read, as far as a block of them fits into a round.
+  Dim most_slabs() const { return clamp(kRoundBytes / (kBlockTiles * tile_bytes()), 2, 16); }
+
+  // Blocks [first, last) of tiles in slabs [slab, slab + slabs) of dY, and in the slabs of X that
+  // these read: one more for each further tap along the slabs.
+  struct Round {
+    Dim first, last, slab, slabs;
+  };
+  Dim x_slabs(const Round& round) const { return round.slabs + g_.kernel[0] - 1; }
+  Dim rounds() const { return ceil_div(blocks_.count(), blocks_together_) * slab_pieces_; }
+  Round round_of(Dim i) const {
+    const Dim first = i / slab_pieces_ * blocks_together_, slab = i % slab_pieces_ * slab_piece_;
+    return {first, smaller(first + blocks_together_, blocks_.count()), slab,
+            smaller(slab_piece_, g_.out[0] - slab)};
+  }
+  // Tiles of one slab in the blocks of a round before block `last`.
+  Dim tiles_before(const Round& round, Dim last) const {
+    Dim tiles = 0;
+    for (Dim b = round.first; b < last; ++b) tiles += blocks_[b].pixels();
+    return tiles;
+  }
+
+  // Tiles lie in the order [block][image][slab][tile]: a slab further is a fixed distance away.
+  void transform(Call& call, const Round& round) {
+    const Dim slabs = round.slabs + x_slabs(round);
+    call.parallel_for(slabs * (round.last - round.first), [&](Dim i) {
+      const auto strip = space_.borrow(strip_);
+      const Dim block = round.first + i / slabs, slab = i % slabs - round.slabs;
+      slab < 0 ? transform_dy(round, block, slab + round.slabs, strip.data())
+               : transform_x(round, block, slab, strip.data());
+    });
+  }
+
+  // Y[ξ][tile][f] = A dY Aᵀ
+  void transform_dy(const Round& round, Dim block, Dim slab, T* strip) {
+    const Block b = blocks_[block];
+    const Dim plane = g_.out[1] * g_.out[2], each = b.size[1] * b.size[2];
+    const Planes<T> planes{dy_.data() + (round.slab + slab) * plane,
+                           s_.filters * s_.out_size(),
+                           s_.out_size(),
+                           s_.filters,
+                           g_.out[1],
+                           g_.out[2]};
+    T* const tiles = space_[dy_tiles_].data() +
+                     (tiles_before(round, block) * round.slabs + slab * each) * dy_pitch_;
+    const Dim point = round_dy_ * dy_pitch_, image = each * (round.slabs - 1);
+    for_tiles<m, m>(b, planes, PatchGrid{0, 0, 1}, strip,
+                    [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
+                      Vec<T> v[kSide][kSide];
+                      both_ways(patch, v, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
+                        Winograd<m, r>::output_grad(in, out);
+                      });
+                      T* to = tiles + (tile + (image ? tile / each * image : 0)) * dy_pitch_ + c;
+#pragma GCC unroll 8
+                      for (int i = 0; i < kSide; ++i)
+#pragma GCC unroll 8
+                        for (int j = 0; j < kSide; ++j)
+                          store<T>(to + (i * kSide + j) * point, v[i][j]);
+                    });
+  }
+
+  // X[ξ] in panels: [panel][tile][(phase, c)] = Bᵀ X B for one slab, which may lie outside.
+  void transform_x(const Round& round, Dim block, Dim slab, T* strip) {
+    const Block b = blocks_[block];
+    const Dim plane = g_.in[1] * g_.in[2], each = b.size[1] * b.size[2],
+              in_slab = round.slab + slab - g_.pad[0];
+    const bool outside = in_slab < 0 || in_slab >= g_.in[0];
+    const Planes<T> planes{x_.data() + (outside ? 0 : in_slab * plane),
+                           s_.channels * s_.in_size(),
+                           s_.in_size(),
+                           s_.channels,
+                           outside ? 0 : g_.in[1],
+                           g_.in[2]};
+    T* const tiles = space_[x_tiles_].data() +
+                     (tiles_before(round, block) * x_slabs(round) + slab * each) * kPanel<T>;
+    const Dim point = round_x_ * product_pitch_, image = each * (x_slabs(round) - 1);
+    for_tiles<m, kSide>(b, planes, PatchGrid{-g_.pad[1], -g_.pad[2], g_.stride[2]}, strip,
+                        [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
+                          Vec<T> v[kSide][kSide];
+                          both_ways(patch, v, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
+                            Winograd<m, r>::input(in, out);
+                          });
+                          T* to = tiles + (tile + (image ? tile / each * image : 0)) * kPanel<T> +
+                                  c / kPanel<T> * round_x_ * kPanel<T> + c % kPanel<T>;
+#pragma GCC unroll 8
+                          for (int i = 0; i < kSide; ++i)
+#pragma GCC unroll 8
+                            for (int j = 0; j < kSide; ++j)
+                              store<T>(to + (i * kSide + j) * point, v[i][j]);
+                        });
+  }
+
+  // P[ξ][k] (+)= Yᵀ X for the tiles of a round.
+  void multiply(Call& call, const Round& round, bool add) {
+    const Dim row_piece = even_piece(s_.filters, kRowBlock),
+              row_pieces = ceil_div(s_.filters, row_piece);
+    const Dim panel_piece = even_piece(panels_, 4), panel_pieces = ceil_div(panels_, panel_piece);
+    call.parallel_for(kPoints * g_.kernel[0] * row_pieces * panel_pieces, [&](Dim i) {
+      const Dim product = i / panel_pieces / row_pieces,
+                row = i / panel_pieces % row_pieces * row_piece;
+      const Dim panel = i % panel_pieces * panel_piece;
+      const Part part{row, smaller(row + row_piece, s_.filters), panel,
+                      smaller(panel + panel_piece, panels_)};
+      bool adds = add;
+      for_runs_of_tiles(round, [&](Dim dy_tile, Dim x_tile, Dim tiles, Dim each) {
+        add_tiles(product / g_.kernel[0], product % g_.kernel[0], part, dy_tile,
+                  x_tile + product % g_.kernel[0] * each, tiles, adds);
+        adds = true;
+      });
+    });
+  }
+
+  // body(first tile of dY, first of X, how many, tiles per slab) for each run of tiles whose places
+  // in dY and X correspond: one image's, or all where X has no further slabs.
+  template <class F> void for_runs_of_tiles(const Round& round, F&& body) const {
+    if (g_.kernel[0] == 1 && round.slabs == 1)
+      return body(Dim(0), Dim(0), tiles_before(round, round.last), Dim(0));
+    Dim dy = 0, x = 0;
+    for (Dim block = round.first; block < round.last; ++block) {
+      const Block b = blocks_[block];
+      const Dim each = b.size[1] * b.size[2];
+      for (Dim n = 0; n < b.images; ++n, dy += each * round.slabs, x += each * x_slabs(round))
+        body(dy, x, each * round.slabs, each);
+    }
+  }
+
+  // One block of depth after the other, in which the tiles of dY stay in the cache from panel to
+  // panel.
+  void add_tiles(Dim point, Dim k, const Part& part, Dim dy_tile, Dim x_tile, Dim tiles, bool add) {
+    const T* y = space_[dy_tiles_].data() + (point * round_dy_ + dy_tile) * dy_pitch_;
+    const T* x = space_[x_tiles_].data() + point * round_x_ * product_pitch_ + x_tile * kPanel<T>;
+    T* p = space_[products_].data() + (point * g_.kernel[0] + k) * s_.filters * product_pitch_;
+    for (Dim tile = 0; tile < tiles; tile += kDepthBlock<T>)
+      for (Dim panel = part.panel; panel < part.panel_end; ++panel) {
+        const Part one{part.row, part.row_end, 0, 1};
+        const Columns<T> rows{y + tile * dy_pitch_, dy_pitch_};
+        const T* packed = x + (panel * round_x_ + tile) * kPanel<T>;
+        const Dim depth = smaller(tiles - tile, kDepthBlock<T>),
+                  width = smaller(whole_registers<T>(columns_) - panel * kPanel<T>, kPanel<T>);
+        T* to = p + panel * kPanel<T>;
+        add || tile > 0 ? add_product(one, rows, depth, packed, width, to, product_pitch_)
+                        : set_product(one, rows, depth, packed, width, to, product_pitch_);
+      }
+  }
+
+  // Sums of sums: the error of a long sum grows with the root of a few rounds, not of all.
+  void add_to_totals(Call& call, bool add) {
+    const T* from = space_[products_].data();
+    const Span<T> totals = space_[totals_];
+    call.parallel_ranges(totals.size(), 16384, [&](Dim begin, Dim end) {
+      for (Dim i = begin; i < end; ++i) totals[i] = add ? totals[i] + from[i] : from[i];
+    });
+  }
+
+  // dW[f][(k, phase, c)] = Gᵀ P G for the columns of one panel.
+  void store_filter(Dim filter, Dim k, Dim panel) {
+    const Dim point = g_.kernel[0] * s_.filters * product_pitch_, first = panel * kPanel<T>,
+              width = smaller(columns_ - first, kPanel<T>);
+    const T* from = space_[has_totals_ ? totals_ : products_].data() +
+                    (k * s_.filters + filter) * product_pitch_ + first;
+    T taps[r * r * kPanel<T>];
+    for (Dim c = 0; c < width; c += lanes<T>) {
+      Vec<T> p[kSide][kSide], g[r][r];
+#pragma GCC unroll 8
+      for (int i = 0; i < kSide; ++i)
+#pragma GCC unroll 8
+        for (int j = 0; j < kSide; ++j) p[i][j] = load<T>(from + (i * kSide + j) * point + c);
+      both_ways(p, g, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
+        Winograd<m, r>::filter_grad(in, out);
+      });
+#pragma GCC unroll 4
+      for (int i = 0; i < r; ++i)
+#pragma GCC unroll 4
+        for (int j = 0; j < r; ++j) store<T>(taps + (r * i + j) * kPanel<T> + c, g[i][j]);
+    }
+    if (phases_ == 1 && g_.kernel[0] == 1)
+      return transpose_rows<r * r>(taps, kPanel<T>, width,
+                                   dw_.data() + (filter * s_.channels + first) * r * r);
+    for (Dim c = 0; c < width; c += lanes<T>) store_apart(filter, k, first + c, taps + c);
+  }
+
+  // One register of columns (phase, channel), from column c on, whose taps are not all of the
+  // kernel's: tap j of phase p is tap j·step + p.
+  void store_apart(Dim filter, Dim k, Dim c, const T* taps) const {
+    const Dim per_phase = columns_ / phases_, step = g_.stride[2], phase = c / per_phase;
+    const Dim channel = c % per_phase, width = smaller(s_.channels - channel, lanes<T>);
+    const Dim all = s_.taps(), slab = all / g_.kernel[0];
+    T* to = dw_.data() + (filter * s_.channels + channel) * all + k * slab +
+            phase / step * r * step + phase % step;
+    for (Dim i = 0; i < width; ++i, to += all)
+      for (Dim tap = 0; tap < r * r; ++tap)
+        to[(tap / r * r * step + tap % r) * step] = taps[tap * kPanel<T> + i];
+  }
+
+  const ConvShape& s_;
+  Geometry g_;
+  Dim phases_, columns_, panels_, dy_pitch_, product_pitch_, slab_piece_, slab_pieces_;
+  Dim blocks_together_ = 1, round_dy_ = 0, round_x_ = 0;  // of a round: blocks, tiles
+  bool has_totals_ = false;
+  TileGrid<m> grid_;
+  Blocks blocks_;
+  Workspace space_;
+  Workspace::Shared<T> dy_tiles_{}, x_tiles_{}, products_{}, totals_{};
+  Workspace::Scratch<T> strip_{};
+  Span<const T> dy_, x_;
+  Span<T> dw_;
+};
+
+}  // namespace onnxgrad::ONNXGRAD_ISA

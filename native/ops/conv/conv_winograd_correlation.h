@@ -1,0 +1,228 @@
+// A correlation by Winograd, which is what dX of a convolution is (of dY with the mirrored filters)
+// and dX of a transposed one:
+//
+//   Y[n][o][q] = Σ_{i, k} X[n][i][q·step + first + k] · g[o][i][k],   q = (slab, row, column)
+//
+// as (m + r − 1)² products  P[ξ][tile][o] = V[ξ][tile][(slab tap, phase, i)] · U[ξ][(…)][o],  V
+// from X and U from g. A tile's slabs lie side by side in V, so the slabs that an output reads are
+// one row of the product, and each is transformed once.
+#pragma once
+#include "ops/conv/conv_grad_winograd.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+struct CorrelationShape {
+  Dim images, inputs, outputs;  // channels
+  Dim in[3], out[3];            // slabs, rows, columns
+  Dim first[3];                 // where output 0 begins to read; may lie outside
+  Dim slab_taps = 1, step = 1;  // the step is that of rows and columns, which have r·step taps
+  bool mirrored = false;  // along rows and columns the taps are given from the last to the first
+  // A kernel of up to (2·r)² taps as four of r²: their patches begin r pixels apart, and take the place of slabs.
+  bool quartered = false;
+  Dim phases() const { return step * step; }
+  Dim in_size() const { return in[0] * in[1] * in[2]; }
+  Dim out_size() const { return out[0] * out[1] * out[2]; }
+};
+
+template <class T, int m, int r> class WinogradCorrelation {
+ public:
+  explicit WinogradCorrelation(const CorrelationShape& s)
+      : s_(s),
+        panels_(panel_count<T>(s.outputs)),
+        slab_pitch_(s.phases() * whole_registers<T>(s.inputs)),
+        depth_(s.slab_taps * s.phases() == 1 ? s.inputs : s.slab_taps * slab_pitch_),
+        slab_piece_(even_piece(s.out[0], most_slabs())),
+        slab_pieces_(ceil_div(s.out[0], slab_piece_)),
+        x_pitch_((slab_piece_ + s.slab_taps - 1) * slab_pitch_ + lanes<T>),
+        y_pitch_(panels_ * kPanel<T> + lanes<T>),
+        grid_(s.out[1], s.out[2]),
+        blocks_(grid_.blocks(s.images, most_tiles())) {
+    filters_ = space_.shared<T>(kPoints * filter_pitch());
+    Carver counter(nullptr);
+    Task(*this, counter);
+    scratch_ = space_.scratch<char>(counter.bytes(), blocks_.count() * slab_pieces_);
+  }
+  Dim bytes() const { return space_.bytes(); }
+  void begin_with(Span<const T> bias) { bias_ = bias; }  // one per output; empty for none
+
+  // load_taps(i, slab tap, phase, panel, taps) gives taps[r·r][kPanel]: those of input i to the
+  // outputs of one panel, and 0 where it has fewer.
+  template <class F> void run(Call& call, const T* x, T* y, const F& load_taps) {
+    space_.open();
+    x_ = x, y_ = y;
+    const Dim pieces = panels_ * depth_;
+    call.parallel_ranges(pieces, larger(ceil_div(pieces, 64), 16), [&](Dim begin, Dim end) {
+      for (Dim i = begin; i < end; ++i) transform_filters(i / depth_, i % depth_, load_taps);
+    });
+    call.parallel_for(blocks_.count() * slab_pieces_, [&](Dim index) {
+      const auto memory = space_.borrow(scratch_);
+      Carver carver(memory.data());
+      const Dim slab = index % slab_pieces_ * slab_piece_;
+      Task(*this, carver)
+          .run(blocks_[index / slab_pieces_], slab, smaller(slab_piece_, s_.out[0] - slab));
+    });
+  }
+
+ private:
+  static constexpr int kSide = m + r - 1, kPoints = kSide * kSide;
+  static constexpr Dim kLeastTiles = 30;
+  static constexpr Dim kTaskBytes = Dim(768)
+                                    << 10;  // of V and P: a share of the second-level cache
+
+  Vec<T> bias(Dim output) const {
+    return bias_ ? load_some<T>(bias_.data() + output, smaller(lanes<T>, s_.outputs - output))
+                 : Vec<T>{};
+  }
+  Dim filter_pitch() const { return packed_size<T>(depth_, s_.outputs); }
+
+  // More slabs share the ones that they all read, as long as enough tiles fit beside them.
+  Dim most_slabs() const {
+    const Dim fitting = kTaskBytes / (kLeastTiles * kPoints * slab_pitch_ * Dim(sizeof(T)));
+    return larger(fitting - s_.slab_taps, 1);
+  }
+  // V and P of a block should stay in the second-level cache; but each block reads all of U, which
+  // pays for enough tiles only. Small inputs are cut further, for several threads.
+  Dim most_tiles() const {
+    const Dim per_tile = kPoints * (x_pitch_ + y_pitch_) * Dim(sizeof(T));
+    const Dim total = s_.images * grid_.rows * grid_.columns * slab_pieces_;
+    return larger(smaller(clamp(kTaskBytes / per_tile, kLeastTiles, 120), total / 8), 20);
+  }
+
+  // U[ξ][panel][k][o] = G g Gᵀ,  k = (slab tap, phase, input)
+  template <class F> void transform_filters(Dim panel, Dim k, const F& load_taps) {
+    const Dim pitch = filter_pitch(), channels = slab_pitch_ / s_.phases();
+    T taps[r * r * kPanel<T>];
+    if (depth_ == s_.inputs)
+      load_taps(k, Dim(0), Dim(0), panel, taps);
+    else if (k % channels < s_.inputs)
+      load_taps(k % channels, k / slab_pitch_, k % slab_pitch_ / channels, panel, taps);
+    else
+      std::fill(taps, taps + r * r * kPanel<T>, T(0));
+    const T* first = s_.mirrored ? taps + (r * r - 1) * kPanel<T> : taps;
+    const Dim step = s_.mirrored ? -kPanel<T> : kPanel<T>;
+    T* to = space_[filters_].data() + (panel * depth_ + k) * kPanel<T>;
+    for (Dim c = 0; c < kPanel<T>; c += lanes<T>) {
+      Vec<T> g[r][r], u[kSide][kSide];
+#pragma GCC unroll 4
+      for (int i = 0; i < r; ++i)
+#pragma GCC unroll 4
+        for (int j = 0; j < r; ++j) g[i][j] = load<T>(first + (r * i + j) * step + c);
+      both_ways(g, u,
+                [](const auto& in, auto& out) ONNXGRAD_LAMBDA { Winograd<m, r>::filter(in, out); });
+#pragma GCC unroll 8
+      for (int i = 0; i < kSide; ++i)
+#pragma GCC unroll 8
+        for (int j = 0; j < kSide; ++j) store<T>(to + (i * kSide + j) * pitch + c, u[i][j]);
+    }
+  }
+
+  class Task {
+   public:
+    Task(WinogradCorrelation& all, Carver& carver) : all_(all) {
+      const Block most = all.blocks_.largest();
+      const Dim strip = strip_size<m, kSide, T>(most, all.s_.inputs, all.s_.step);
+      const Dim result = most.size[1] * m * most.size[2] * m * whole_registers<T>(all.s_.outputs);
+      strip_ = carver.take<T>(larger(strip, result));
+      x_ = carver.take<T>(kPoints * most.pixels() * all.x_pitch_);
+      products_ = carver.take<T>(kPoints * most.pixels() * all.y_pitch_);
+    }
+
+    // The tiles of one block in slabs [slab, slab + slabs).
+    void run(const Block& b, Dim slab, Dim slabs) {
+      const CorrelationShape& s = all_.s_;
+      const Dim tiles = b.pixels(), pitch = all_.filter_pitch();
+      for (Dim i = 0; i < slabs + s.slab_taps - 1; ++i)
+        s.quartered ? transform_x(b, 0, i, i / 2 * r, i % 2 * r)
+                    : transform_x(b, slab + i + s.first[0], i, 0, 0);
+      for (Dim d = 0; d < slabs; ++d) {
+        for (Dim point = 0; point < kPoints; ++point)
+          set_product(
+              Part{0, tiles, 0, all_.panels_},
+              Rows<T>{x_ + point * tiles * all_.x_pitch_ + d * all_.slab_pitch_, all_.x_pitch_},
+              all_.depth_, all_.space_[all_.filters_].data() + point * pitch,
+              whole_registers<T>(s.outputs), products_ + point * tiles * all_.y_pitch_,
+              all_.y_pitch_);
+        for (Dim n = 0; n < b.images; ++n) store_image(b, n, slab + d);
+      }
+    }
+
+   private:
+    // V[ξ][tile][(place, phase, i)] = Bᵀ X B for one slab of X, which may lie outside; patches begin (down, right) later.
+    void transform_x(const Block& b, Dim slab, Dim place, Dim down, Dim right) {
+      const CorrelationShape& s = all_.s_;
+      const Dim point = b.pixels() * all_.x_pitch_, plane = s.in[1] * s.in[2];
+      const bool outside = slab < 0 || slab >= s.in[0];
+      const Planes<T> planes{all_.x_ + (outside ? 0 : slab * plane),
+                             s.inputs * s.in_size(),
+                             s.in_size(),
+                             s.inputs,
+                             outside ? 0 : s.in[1],
+                             s.in[2]};
+      T* const v = x_ + place * all_.slab_pitch_;
+      for_tiles<m, kSide>(b, planes, PatchGrid{s.first[1] + down, s.first[2] + right, s.step}, strip_,
+                          [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
+                            Vec<T> transformed[kSide][kSide];
+                            both_ways(patch, transformed,
+                                      [](const auto& in, auto& out)
+                                          ONNXGRAD_LAMBDA { Winograd<m, r>::input(in, out); });
+                            T* to = v + tile * all_.x_pitch_ + c;
+#pragma GCC unroll 8
+                            for (int i = 0; i < kSide; ++i)
+#pragma GCC unroll 8
+                              for (int j = 0; j < kSide; ++j)
+                                store<T>(to + (i * kSide + j) * point, transformed[i][j]);
+                          });
+    }
+
+    // Y = Aᵀ P A for the tiles of image n of the block, in one slab.
+    void store_image(const Block& b, Dim n, Dim slab) {
+      const CorrelationShape& s = all_.s_;
+      const Dim width = b.size[2] * m, pitch = whole_registers<T>(s.outputs),
+                point = b.pixels() * all_.y_pitch_;
+      for (Dim ty = 0; ty < b.size[1]; ++ty)
+        for (Dim tx = 0; tx < b.size[2]; ++tx) {
+          const T* from = products_ + ((n * b.size[1] + ty) * b.size[2] + tx) * all_.y_pitch_;
+          T* to = strip_ + (ty * m * width + tx * m) * pitch;
+          for (Dim c = 0; c < pitch; c += lanes<T>) {
+            Vec<T> p[kSide][kSide], y[m][m];
+#pragma GCC unroll 8
+            for (int i = 0; i < kSide; ++i)
+#pragma GCC unroll 8
+              for (int j = 0; j < kSide; ++j) p[i][j] = load<T>(from + (i * kSide + j) * point + c);
+            both_ways(p, y, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
+              Winograd<m, r>::output(in, out);
+            });
+            const Vec<T> bias = all_.bias(c);
+#pragma GCC unroll 8
+            for (int i = 0; i < m; ++i)
+#pragma GCC unroll 8
+              for (int j = 0; j < m; ++j)
+                store<T>(to + (i * width + j) * pitch + c, y[i][j] + bias);
+          }
+        }
+      const Dim top = b.at[1] * m, left = b.at[2] * m,
+                rows = smaller(b.size[1] * m, s.out[1] - top);
+      const Dim columns = smaller(width, s.out[2] - left);
+      T* const image = all_.y_ + (b.image + n) * s.outputs * s.out_size() + left;
+      for (Dim y = 0; y < rows; ++y)
+        transpose(strip_ + y * width * pitch, pitch, columns, s.outputs,
+                  image + (slab * s.out[1] + top + y) * s.out[2], s.out_size());
+    }
+
+    WinogradCorrelation& all_;
+    T *strip_, *x_, *products_;
+  };
+
+  const CorrelationShape s_;
+  Dim panels_, slab_pitch_, depth_, slab_piece_, slab_pieces_, x_pitch_, y_pitch_;
+  TileGrid<m> grid_;
+  Blocks blocks_;
+  Workspace space_;
+  Workspace::Shared<T> filters_{};
+  Workspace::Scratch<char> scratch_{};
+  Span<const T> bias_;
+  const T* x_ = nullptr;
+  T* y_ = nullptr;
+};
+
+}  // namespace onnxgrad::ONNXGRAD_ISA

@@ -1,0 +1,107 @@
+#include "core/separable.h"
+#include "ops/gather/gather_family.h"
+#include "ops/pool/pool_window.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+const Contract& average_pool_grad_contract() {
+  static const Contract c = Contract("AveragePoolGrad")
+      .summary("Gradient of AveragePool, in any number of spatial dims.")
+      .formula("dX[i] = Σ dY[o] / size(o) over the windows o that cover i")
+      .accuracy(Measure::rms, 2e-6, 1e-13)
+      .attr("kernel_shape", Kind::integers, "the window, one number per spatial dim")
+      .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
+      .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}, "how pads follow from the shapes")
+      .attr("pads", Kind::integers, "padding before each spatial dim, then after each; none when absent")
+      .attr("count_include_pad", 0, "1: padding counts in the size of a window")
+      .attr("dilations", Kind::integers, "distance between elements of a window; 1 when absent")
+      .attr("ceil_mode", 0, "1: the last window may reach beyond the padding")
+      .input("dY", "T[N, C, out...]", "cotangent of Y")
+      .input("shape", "int64[rank]", "the shape of X")
+      .output("dX", "T[in...]", "gradient of X");
+  return c;
+}
+
+namespace {
+
+std::vector<Window> prepare(const Call& call, const Shape& in) {
+  const Shape& dy = call.shape("dY");
+  const int spatial = dy.rank() - 2;
+  if (in.rank() != dy.rank() || in[0] != dy[0] || in[1] != dy[1])
+    call.fail("input shape is " + to_string(in) + ", expected " + std::to_string(dy.rank()) + " dims that begin with [" +
+              std::to_string(dy[0]) + ", " + std::to_string(dy[1]) + "] (from dY)");
+  if (call.integers("kernel_shape").empty()) call.fail("kernel_shape is missing");
+  const Shape kernel = checked_numbers(call, "kernel_shape", "dY", 1, 1, 1), stride = checked_numbers(call, "strides", "dY", 1, 1, 1);
+  const Shape dilation = checked_numbers(call, "dilations", "dY", 1, 1, 1), pads = checked_numbers(call, "pads", "dY", 2, 0, 0);
+  std::vector<Window> list;
+  Shape expected{in[0], in[1]};
+  for (int a = 0; a < spatial; ++a) {
+    Window w{in[a + 2], dy[a + 2], kernel[a], stride[a], dilation[a], pads[a], pads[a + spatial]};
+    expected.push_back(windows(call.text("auto_pad"), call.integer("ceil_mode") != 0, w));
+    list.push_back(w);
+  }
+  check_shape(call, "dY", expected, [&] { return "what the windows give for shape " + to_string(in); });
+  return list;
+}
+
+// Each window spreads its cotangent evenly over the elements it covers.
+template <class T> AxisMap<T> map_of(const Window& w, bool count_pads) {
+  if (w.in == w.out && w.kernel == 1 && w.stride == 1 && w.before == 0) {
+    AxisMap<T> same;
+    same.in = same.out = w.in;
+    return same;
+  }
+  AxisMapBuilder<T> map(w.out, w.in);
+  for (Dim o = 0; o < w.out; ++o) {
+    Dim size = 0;
+    for (Dim k = 0; k < w.kernel; ++k) {
+      const Dim i = o * w.stride - w.before + k * w.dilation;
+      size += count_pads ? i < w.in + w.after : i >= 0 && i < w.in;
+    }
+    for (Dim k = 0; k < w.kernel; ++k) {
+      const Dim i = o * w.stride - w.before + k * w.dilation;
+      if (i >= 0 && i < w.in) map.add(i, o, 1.0 / double(size));
+    }
+  }
+  return map.take();
+}
+
+// One window that covers the whole image: every element gets the same.
+bool covers_everything(const std::vector<Window>& windows) {
+  for (const Window& w : windows)
+    if (w.out != 1 || w.dilation != 1 || w.kernel - w.before < w.in) return false;
+  return !windows.empty();
+}
+
+template <class T> void spread(Call& call, Dim planes, Dim size, double share, const T* dy, T* dx) {
+  call.parallel_ranges(planes, larger_of(1, kPointwiseGrain / larger_of(1, size)), [&](Dim begin, Dim end) {
+    for (Dim p = begin; p < end; ++p) {
+      const Vec<T> value = splat<T>(T(double(dy[p]) * share));
+      fill<T>(Span<T>(dx + p * size, size), false, [&](Dim, Dim) ONNXGRAD_LAMBDA { return value; });
+    }
+  });
+}
+
+}  // namespace
+
+template <class T> void average_pool_grad(Call& call) {
+  const Shape in = shape_in(call, "shape");
+  std::vector<AxisMap<T>> maps(1);
+  maps[0].in = maps[0].out = call.dim("N") * call.dim("C");
+  const std::vector<Window> windows = prepare(call, in);
+  double share = 1;
+  for (const Window& w : windows) {
+    maps.push_back(map_of<T>(w, call.integer("count_include_pad") != 0));
+    if (covers_everything(windows)) share *= maps.back().identity || w.in == 0 ? 1.0 : double(maps.back().weight[0]);
+  }
+  Separable<T> pool(std::move(maps));
+  Workspace::acquire(call, pool.bytes());
+  call.set_dims("in...", in);
+  T* dx = call.output<T>("dX").data();
+  if (covers_everything(windows))
+    return spread<T>(call, call.dim("N") * call.dim("C"), in.product(2, in.rank()), share, call.input<T>("dY").data(), dx);
+  pool.run(call, call.input<T>("dY").data(), dx);
+}
+ONNXGRAD_FLOAT_AND_DOUBLE(average_pool_grad)
+
+}  // namespace onnxgrad::ONNXGRAD_ISA
