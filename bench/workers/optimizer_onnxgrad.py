@@ -9,7 +9,7 @@ from protocol import serve
 
 def prepare(folder, threads):
     from onnxgrad import _native, kernels
-    from onnxgrad.train.buffers import aligned_zeros
+    from onnxgrad.train.step.buffers import aligned_zeros
 
     kernels.set_num_threads(threads)
     count = json.loads(Path(folder, "line.json").read_text())["parameters"]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from dropin.test_dropin_goldens import flat
 
+from onnxgrad.dropin.old import checkpoint
+from onnxgrad.dropin.old.checkpoint import Checkpoint, OptimizerGroup
 from onnxgrad.errors import DropInError
-from onnxgrad.migration import checkpoint
-from onnxgrad.migration.checkpoint import Checkpoint, OptimizerGroup
 
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -12,7 +12,7 @@ from dropin.helpers import LABELS, NAMES, Files, X, arrays_of, classifier, make
 from dropin.test_dropin_goldens import GOLDEN
 
 from onnxgrad.cli import main
-from onnxgrad.migration import checkpoint
+from onnxgrad.dropin.old import checkpoint
 
 
 @pytest.fixture

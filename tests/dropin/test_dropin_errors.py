@@ -12,7 +12,7 @@ from dropin.helpers import LABELS, NAMES, X, classifier, make
 
 from onnxgrad import artifacts, onnxblock
 from onnxgrad.api import CheckpointState, Module, Optimizer
-from onnxgrad.migration import checkpoint
+from onnxgrad.dropin.old import checkpoint
 
 
 @pytest.fixture(scope="module")

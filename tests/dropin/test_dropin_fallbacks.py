@@ -9,8 +9,8 @@ from dropin.helpers import LABELS, NAMES, X, arrays_of, classifier, make, refere
 from onnx import helper
 
 import onnxgrad
-from onnxgrad.migration.fallbacks import FORMULAS
-from onnxgrad.migration.functions import add_functions
+from onnxgrad.dropin.old.fallbacks import FORMULAS
+from onnxgrad.dropin.old.functions import add_functions
 
 RANDOM = np.random.RandomState(2)
 A, B = (

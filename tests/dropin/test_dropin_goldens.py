@@ -11,7 +11,7 @@ import pytest
 from dropin import nets
 
 from onnxgrad.api import CheckpointState, Module, Optimizer
-from onnxgrad.migration import checkpoint
+from onnxgrad.dropin.old import checkpoint
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "dropin"

@@ -15,7 +15,7 @@ from dropin.test_dropin_goldens import GOLDEN, HERE, RATES, expected, train
 from golden.record import old_python
 
 from onnxgrad.api import CheckpointState
-from onnxgrad.migration import checkpoint
+from onnxgrad.dropin.old import checkpoint
 
 pytestmark = pytest.mark.live
 

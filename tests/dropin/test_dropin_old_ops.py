@@ -10,8 +10,8 @@ from dropin.old_cases import CASES, OURS
 from onnx import helper
 
 import onnxgrad
+from onnxgrad.dropin.old.old_ops import POOLS, REWRITES, rewrite
 from onnxgrad.errors import DropInError
-from onnxgrad.migration.old_ops import POOLS, REWRITES, rewrite
 
 HELD_ELSEWHERE = {"AveragePoolGrad", "MaxPoolGrad", "BitmaskDropout", "BitmaskDropoutGrad"}
 

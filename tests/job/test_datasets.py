@@ -110,7 +110,7 @@ def test_bad_csv_is_refused_with_its_line(title, content, expected, folder, caps
 
 def test_csv_in_chunks_is_as_csv_in_one(folder, monkeypatch):
     """A column that is numbers in one chunk and text in another is text, as it stands in the file."""
-    from onnxgrad.job import data
+    from onnxgrad.data import read as data
 
     rows = [f"{i},{i / 4},{'07' if i < 8 else 'x'},{i if i != 9 else 9.5}" for i in range(10)]
     Path("d.csv").write_text("\n".join(["whole,part,mixed,late", *rows]))
@@ -135,7 +135,8 @@ def small_parquet(path: str, rows: int = 120, group: int = 17) -> None:
 
 def test_parquet_is_streamed_and_every_row_comes_once(folder, monkeypatch):
     small_parquet("d.parquet")
-    from onnxgrad.job import data, parquet
+    from onnxgrad.data import parquet
+    from onnxgrad.data import read as data
 
     monkeypatch.setattr(parquet, "MOST_ROWS", 5)
     table = data.read("d.parquet")
@@ -157,7 +158,7 @@ def test_parquet_lists_of_every_kind_are_arrays(kind, folder):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    from onnxgrad.job import data
+    from onnxgrad.data import read as data
 
     flat, rows = pa.array(X.ravel()), X.tolist()
     column, shape = {
@@ -197,7 +198,7 @@ def test_an_empty_cell_in_parquet_is_named(folder, capsys):
 
 
 def test_mapped_arrays_are_never_copied_whole(folder):
-    from onnxgrad.job import data
+    from onnxgrad.data import read as data
 
     Path("arrays").mkdir()
     np.save("arrays/x.npy", X)

@@ -18,7 +18,8 @@ from train import problems
 
 from onnxgrad import Trainer
 from onnxgrad.errors import CheckpointError
-from onnxgrad.train import callbacks, checkpoint, optimizers, schedules
+from onnxgrad.train import callbacks, optimizers, schedules
+from onnxgrad.train.files import checkpoint
 
 KILLS = int(os.environ.get("ONNXGRAD_KILLS", "3"))
 

@@ -11,7 +11,7 @@ from train import problems
 
 from onnxgrad import Trainer
 from onnxgrad.errors import ExportError
-from onnxgrad.train import export
+from onnxgrad.train.files import export
 
 
 def trained(model, steps: int = 3) -> tuple[Trainer, np.ndarray]:

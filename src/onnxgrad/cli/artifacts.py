@@ -1,4 +1,4 @@
-"""`onnxgrad artifacts model.onnx --loss ce --optim adamw -o folder`: the files that onnxgrad.api trains with."""
+"""`onnxgrad artifacts model.onnx --loss ce --optim adamw -o folder`: the files that onnxgrad.dropin.api trains with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD", "none": None}
 def add_parser(commands) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "artifacts",
-        help="write the training artifacts that onnxgrad.api, and onnxruntime.training before it, train with",
+        help="write the training artifacts that onnxgrad.dropin.api, and onnxruntime.training before it, train with",
         description="Writes training_model.onnx, eval_model.onnx, optimizer_model.onnx and checkpoint.",
     )
     parser.add_argument("model", help="an ONNX file")
@@ -52,7 +52,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.artifacts import LossType, OptimType, generate_artifacts
+    from onnxgrad.dropin.artifacts import LossType, OptimType, generate_artifacts
     from onnxgrad.inspection.reading import read
 
     read(options.model)  # a file that is no model gives its sentence here
@@ -86,7 +86,7 @@ def choose(path: str, train: list[str], freeze: list[str]) -> tuple[list[str], l
     import onnx
 
     from onnxgrad.graph import load
-    from onnxgrad.train import parameters
+    from onnxgrad.model import parameters
 
     proto = onnx.load(path, load_external_data=False)
     own = [t.name for t in proto.graph.initializer]

@@ -13,7 +13,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
         help="turn a checkpoint of onnxruntime-training into other files of tensors, or back",
         description="Reads a checkpoint of onnxruntime-training or of onnxgrad, .safetensors, .npz and .onnx files. "
         "The ending of the output says what is written: .safetensors, .npz, .onnx (with --model), else a checkpoint "
-        "that onnxgrad.api and onnxruntime-training 1.19.2 load.",
+        "that onnxgrad.dropin.api and onnxruntime-training 1.19.2 load.",
     )
     parser.add_argument("checkpoint", help="what to read")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="what to write")
@@ -27,8 +27,8 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.migration import checkpoint
-    from onnxgrad.migration.convert import like, read_tensors, write_tensors
+    from onnxgrad.dropin.old import checkpoint
+    from onnxgrad.dropin.old.convert import like, read_tensors, write_tensors
 
     found = read_tensors(options.checkpoint)
     if options.like:

@@ -40,7 +40,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     import onnxgrad
-    from onnxgrad.graph.save import save
+    from onnxgrad.files.write import save
     from onnxgrad.inspection.reading import read
 
     console = Console(highlight=False)

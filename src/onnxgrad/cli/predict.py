@@ -35,10 +35,10 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.graph.save import write_bytes
+    from onnxgrad.data import read as data
+    from onnxgrad.data.matching import match
+    from onnxgrad.files.write import write_bytes
     from onnxgrad.inspection.reading import read
-    from onnxgrad.job import data
-    from onnxgrad.job.matching import match
     from onnxgrad.job.prepare import split_names, stored_classes
 
     path = Path(options.output)
@@ -59,9 +59,9 @@ def run(options: argparse.Namespace) -> int:
 def predict(path: str, model, table, matched, batch_size: int) -> dict[str, np.ndarray]:
     """Every output for every row; a model with a fixed batch gets its last one filled up."""
     import onnxgrad
-    from onnxgrad.job.batches import Batches
+    from onnxgrad.data.batches import Batches
     from onnxgrad.job.prepare import Prepared
-    from onnxgrad.train.check import Checker, of_input
+    from onnxgrad.train.step.check import Checker, of_input
 
     session = onnxgrad.session(path)
     names = [o.name for o in session.get_outputs()]

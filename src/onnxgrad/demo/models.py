@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxgrad.graph.save import save
+from onnxgrad.files.write import save
 
 
 class Sketch:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onnxgrad.data.table import is_number
 from onnxgrad.errors import OnnxGradError
-from onnxgrad.job.table import is_number
 
 
 class ConfigError(OnnxGradError, ValueError):

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnxgrad.data import read as files
+from onnxgrad.data.batches import Batches, Goal, goal
+from onnxgrad.data.matching import Matched, check_inputs, match
+from onnxgrad.data.table import Table
 from onnxgrad.errors import DataError
 from onnxgrad.inspection.reading import read as read_model
-from onnxgrad.job import data as files
-from onnxgrad.job.batches import Batches, Goal, goal
 from onnxgrad.job.config import ConfigError
-from onnxgrad.job.matching import Matched, check_inputs, match
-from onnxgrad.job.table import Table
 from onnxgrad.train.guess import guess_loss
 
 CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its classes, as a JSON list

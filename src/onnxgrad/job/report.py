@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnxgrad
 from onnxgrad import _native
-from onnxgrad.graph.save import write_bytes
+from onnxgrad.files.write import write_bytes
 
 if TYPE_CHECKING:
     from onnxgrad.job.run import Result

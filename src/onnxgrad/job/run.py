@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.data import read as files
+from onnxgrad.data.arrays import Batch
+from onnxgrad.data.batches import Batches
+from onnxgrad.data.matching import match
+from onnxgrad.data.table import is_number
 from onnxgrad.errors import DataError
-from onnxgrad.graph.save import write_bytes
-from onnxgrad.job import data as files
-from onnxgrad.job.batches import Batches
+from onnxgrad.files.write import write_bytes
 from onnxgrad.job.config import Config, ConfigError, dump
-from onnxgrad.job.matching import match
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
-from onnxgrad.job.table import is_number
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
-from onnxgrad.train.checkpoint import checkpoints
-from onnxgrad.train.data import Batch
+from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.trainer import Trainer
 
 ARGUMENTS = "args.json"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxgrad.train import checkpoint
+from onnxgrad.train.files import checkpoint
 
 if TYPE_CHECKING:
-    from onnxgrad.train.loop import Loop
+    from onnxgrad.train.loop.loop import Loop
 
 
 class Callback:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from onnxgrad import _native
-from onnxgrad.train.buffers import Segment
+from onnxgrad.train.step.buffers import Segment
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import kernels
+from onnxgrad.data.arrays import Batch, make_data
 from onnxgrad.errors import DivergedError
 from onnxgrad.train import optimizers, schedules
-from onnxgrad.train.clock import Clock
-from onnxgrad.train.data import Batch, make_data
-from onnxgrad.train.evaluation import Evaluation
-from onnxgrad.train.loop import History, Loop
+from onnxgrad.train.loop.evaluation import Evaluation
+from onnxgrad.train.loop.loop import History, Loop
 from onnxgrad.train.metrics import resolve as resolve_metrics
-from onnxgrad.train.setup import Setup
-from onnxgrad.train.stepper import Stepper
+from onnxgrad.train.step.clock import Clock
+from onnxgrad.train.step.setup import Setup
+from onnxgrad.train.step.stepper import Stepper
 
 
 class Trainer:
@@ -154,7 +154,7 @@ class Trainer:
         return [self.schedule.rate(o.lr, step) for o in self._setup.group_optimizers]
 
     def _diverged(self, arrays: dict[str, np.ndarray], what: str) -> None:
-        from onnxgrad.train.diagnose import first_bad
+        from onnxgrad.train.step.diagnose import first_bad
 
         tensor = first_bad(self._setup, self._stepper, arrays) or what
         step = self._stepper.steps + 1
@@ -237,18 +237,18 @@ class Trainer:
         The file is checked in a session of its own, without onnxgrad's operators, against `predict`,
         and takes its name only then. Raises ExportError and leaves what was there otherwise.
         """
-        from onnxgrad.train.export import export
+        from onnxgrad.train.files.export import export
 
         export(self._setup, self._evaluation, path, metadata or {})
 
     def save_checkpoint(self, path: str | os.PathLike[str], **progress: Any) -> None:
         """Write weights, optimizer state and progress into the folder `path`, all of it or nothing."""
-        from onnxgrad.train.checkpoint import save
+        from onnxgrad.train.files.checkpoint import save
 
         save(self, path, progress)
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Continue from a checkpoint, or the newest good one of a folder; return its progress."""
-        from onnxgrad.train.checkpoint import restore
+        from onnxgrad.train.files.checkpoint import restore
 
         return restore(self, path)

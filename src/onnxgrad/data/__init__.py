@@ -1,0 +1,1 @@
+"""Data from files and arrays, as batches that a model takes."""

@@ -1,0 +1,114 @@
+"""Rows of a table as batches of a model: inputs by name, and the target in the form that the loss takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.data.arrays import Batch
+from onnxgrad.data.matching import Matched
+from onnxgrad.data.table import Table
+from onnxgrad.errors import DataError
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the loss wants as its target. `name` is the trainer's name for it."""
+
+    name: str
+    labels: bool  # whole numbers that name classes
+    column: bool  # [N, 1] from [N], as the model's output is
+    dtype: np.dtype
+    classes: list[str]
+
+    def __call__(
+        self, column: np.ndarray, rows: np.ndarray, table: Table, source: str
+    ) -> np.ndarray:
+        if column.dtype.kind in "US":
+            column = self._numbered(column, rows, table, source)
+        if self.labels and column.dtype.kind == "f":
+            column = _whole(column, rows, table, source)
+        elif not self.labels and column.dtype.kind in "iub":
+            column = column.astype(self.dtype)
+        return column[:, None] if self.column and column.ndim == 1 else column
+
+    def _numbered(self, column, rows, table, source) -> np.ndarray:
+        numbers = {word: i for i, word in enumerate(self.classes)}
+        for row, word in zip(rows, column, strict=True):
+            if str(word) not in numbers:
+                known = ", ".join(self.classes[:8]) + (" …" if len(self.classes) > 8 else "")
+                known = known or "numbers"
+                raise DataError(
+                    f"{table.source}, {table.where(int(row))}: the label is {str(word)!r}, expected one of {known}"
+                )
+        return np.array([numbers[str(word)] for word in column], np.int64)
+
+
+def _whole(column: np.ndarray, rows: np.ndarray, table: Table, source: str) -> np.ndarray:
+    bad = ~np.isfinite(column) | (column != np.floor(column))
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise DataError(
+            f"{table.source}, {table.where(int(rows[at[0]]))}: the label '{source}' is {column[at]:g}, "
+            "expected a whole number"
+        )
+    return column.astype(np.int64)
+
+
+def goal(loss: object, output: ir.Value, target: np.ndarray, name: str, classes: list[str]) -> Goal:
+    """What `loss` of `output` wants, for targets such as `target`."""
+    labels = loss == "cross_entropy"
+    shape = None if output.shape is None else list(output.shape)
+    column = not labels and target.ndim == 1 and shape is not None and len(shape) == 2
+    return Goal(
+        name, labels, column and shape[1] in (1, None), np.dtype(output.dtype.numpy()), classes
+    )
+
+
+class Batches:
+    """What `Trainer.fit` and `evaluate` take: a table, some rows of it, and how they become batches."""
+
+    def __init__(
+        self,
+        table: Table,
+        matched: Matched,
+        goal: Goal | None,
+        batch_size: int,
+        *,
+        chosen: np.ndarray | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        whole_only: bool = False,
+    ):
+        self.table, self.matched, self.goal = table, matched, goal
+        self.batch_size, self.chosen, self.shuffle, self.seed = batch_size, chosen, shuffle, seed
+        rows = table.rows if chosen is None else len(chosen)
+        self.rows = rows - rows % batch_size if whole_only else rows
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.batch_size)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch from number `start` on. The order depends on seed and epoch."""
+        return self._batches(
+            np.random.default_rng([self.seed, epoch]) if self.shuffle else None, start
+        )
+
+    def in_order(self) -> Iterator[Batch]:
+        """Yield the batches as the rows lie, the fastest way through them."""
+        return self._batches(None, 0)
+
+    def _batches(self, rng: np.random.Generator | None, start: int) -> Iterator[Batch]:
+        names = list(self.matched.columns)
+        if self.goal is not None:
+            names.append(self.matched.target)
+        parts = self.table.parts(names, self.batch_size, rng, self.chosen, start)
+        for number, (rows, arrays) in zip(range(start, len(self)), parts, strict=False):
+            batch = {name: feed(arrays) for name, feed in self.matched.inputs.items()}
+            if self.goal is not None:
+                target = self.matched.target
+                batch[self.goal.name] = self.goal(arrays[target], rows, self.table, target)
+            yield Batch(batch, number, rows, self.table.where)

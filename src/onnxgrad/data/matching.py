@@ -1,0 +1,204 @@
+"""Which column feeds which input of a model, and which is the target; guesses come with their reasons."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.data.images import Images
+from onnxgrad.data.table import Table, is_number
+from onnxgrad.errors import DataError
+
+TARGETS = ("target", "label", "labels", "y", "class", "targets")
+
+
+@dataclass
+class Feed:
+    """An input from columns of a table: one as it is, or several side by side."""
+
+    columns: list[str]
+    shape: tuple[int, ...] | None  # of a row; None leaves it as it is
+    dtype: np.dtype | None  # None leaves it as it is
+
+    def __call__(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
+        parts = [arrays[name] for name in self.columns]
+        array = parts[0] if len(parts) == 1 else np.stack(parts, 1)
+        array = array if self.dtype is None else array.astype(self.dtype)
+        return array if self.shape is None else array.reshape(len(array), *self.shape)
+
+
+@dataclass
+class Matched:
+    """How rows of a table become a batch. `classes` are the names of labels, by number."""
+
+    inputs: dict[str, Feed]
+    target: str = ""
+    classes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(c for feed in self.inputs.values() for c in feed.columns))
+
+
+def check_inputs(model: ir.Model) -> None:
+    """Refuse a model with an input that does not take one row per sample."""
+    wanted = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+    shapes = {v.name: None if v.shape is None else list(v.shape) for v in wanted}
+    names = [str(s[0]) for s in shapes.values() if s and not isinstance(s[0], int)]
+    for name, shape in shapes.items():
+        later = shape and isinstance(shape[0], int) and any(str(d) in names for d in shape[1:])
+        if shape == [] or later:
+            what = "is a single number" if shape == [] else f"has its rows on another axis: {shape}"
+            what = what.replace("SymbolicDim(", "").replace(")", "")
+            raise DataError(
+                f"input '{name}' of the model {what}, and a dataset file has one row per sample for every input. "
+                "Train it from Python, with batches of your own: onnxgrad.Trainer(...).fit(batches)"
+            )
+
+
+def match(model: ir.Model, table: Table, target: str = "", ignore: tuple[str, ...] = ()) -> Matched:
+    """Give every input of the model its columns; a column that is left over is the target."""
+    wanted = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+    for name in (*ignore, *filter(None, [target])):
+        if name not in table.columns:
+            raise DataError(f"{table.source} has no column '{name}'; it has {_listed(table)}")
+    matched = Matched({}, classes=list(table.classes))
+    free = [n for n in table.columns if n not in ignore]
+    matched.target = target or _guess_target(wanted, table, free, matched.notes)
+    matched.inputs = _inputs(wanted, table, [n for n in free if n != matched.target], matched)
+    _name_classes(table, matched)
+    return matched
+
+
+def _listed(table: Table) -> str:
+    names = list(table.columns)
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def _guess_target(wanted: list[ir.Value], table: Table, names: list[str], notes: list[str]) -> str:
+    inputs = {v.name for v in wanted}
+    free = [name for name in names if name not in inputs]
+    for usual in TARGETS:
+        for name in free:
+            if name.lower() == usual:
+                notes.append(f"target: '{name}', by its name")
+                return name
+    if len(free) == 1 and len(names) > 1:
+        notes.append(f"target: '{free[0]}', the only one that is no input of the model")
+        return free[0]
+    side_by_side = len(free) == len(names) and len(free) > 1 and len(wanted) == 1
+    if side_by_side and _width(wanted[0]) != len(free):
+        notes.append(f"target: '{free[-1]}', the last column")
+        return free[-1]
+    return ""
+
+
+def _width(value: ir.Value) -> int | None:
+    """How many numbers a row of an input has; None where the model leaves it open."""
+    dims = None if value.shape is None else list(value.shape)[1:]
+    if dims is None or not all(isinstance(d, int) for d in dims):
+        return None
+    return math.prod(dims)
+
+
+def _inputs(
+    wanted: list[ir.Value], table: Table, names: list[str], matched: Matched
+) -> dict[str, Feed]:
+    if all(v.name in names for v in wanted):
+        return {v.name: _one(v, v.name, table, matched.notes) for v in wanted}
+    if len(wanted) == 1:
+        value = wanted[0]
+        if len(names) == 1:
+            matched.notes.append(f"input '{value.name}': '{names[0]}', the only one left")
+            return {value.name: _one(value, names[0], table, matched.notes)}
+        if names and all(table.columns[n].shape == () for n in names):
+            matched.notes.append(f"input '{value.name}': {len(names)} columns side by side")
+            return {value.name: _side_by_side(value, names, table, matched.target)}
+    missing = ", ".join(repr(v.name) for v in wanted if v.name not in names)
+    have = ", ".join(names) or "nothing" + (" else" if matched.target else "")
+    raise DataError(
+        f"{table.source} has no column for input {missing} of the model; it has {have}. "
+        "Name the columns as the inputs"
+    )
+
+
+def _one(value: ir.Value, name: str, table: Table, notes: list[str]) -> Feed:
+    column = table.arrays.get(name) if hasattr(table, "arrays") else None
+    dims = None if value.shape is None else [d if isinstance(d, int) else None for d in value.shape]
+    if isinstance(column, Images) and dims is not None:
+        note = column.fit(dims, value.dtype.numpy())
+        notes.extend(filter(None, [note]))
+        return Feed([name], None, None)
+    spec = table.columns[name]
+    if spec.dtype.kind in "US":
+        _refuse_text(value, name, table)
+    shape = _row_shape(value, spec.shape, notes)
+    return Feed([name], shape, _float(value, name, table, notes))
+
+
+def _row_shape(value: ir.Value, shape: tuple[int, ...], notes: list[str]) -> tuple[int, ...] | None:
+    """A number becomes a row of one, and a flat row takes the model's shape, where sizes allow it."""
+    dims = None if value.shape is None else [d if isinstance(d, int) else None for d in value.shape]
+    if dims is None or len(dims) == len(shape) + 1:
+        return None
+    if shape == () and len(dims) == 2 and dims[1] in (1, None):
+        return (1,)
+    if len(shape) == 1 and _width(value) == shape[0]:
+        wanted = " × ".join(map(str, dims[1:]))
+        notes.append(f"input '{value.name}': rows of {shape[0]:,} numbers taken as {wanted}")
+        return tuple(dims[1:])
+    return None
+
+
+def _float(value: ir.Value, name: str, table: Table, notes: list[str]) -> np.dtype | None:
+    """Integers become floats where the model wants floats; where the format tells them apart, with a note."""
+    dtype, given = np.dtype(value.dtype.numpy()), table.columns[name].dtype
+    if dtype.kind != "f" or given.kind not in "iub":
+        return None
+    if not table.loose:
+        notes.append(f"input '{value.name}': {given} used as {dtype}, unscaled")
+    return dtype
+
+
+def _side_by_side(value: ir.Value, names: list[str], table: Table, target: str) -> Feed:
+    for name in names:
+        if table.columns[name].dtype.kind in "US":
+            _refuse_text(value, name, table)
+    width, count = _width(value), len(names)
+    if width is not None and width != count:
+        beside = f" beside the target '{target}'" if target else ""
+        raise DataError(
+            f"input '{value.name}' takes {width:,} numbers per row, and {table.source} has {count:,} columns{beside}: "
+            f"{', '.join(names[:12])}{' …' if count > 12 else ''}. Leave some out with --ignore, or name the --target"
+        )
+    dims = [] if value.shape is None else [d if isinstance(d, int) else -1 for d in value.shape][1:]
+    fits = dims.count(-1) <= 1 and count % max(1, math.prod(d for d in dims if d > 0)) == 0
+    return Feed(names, tuple(dims) if dims and fits else None, np.dtype(value.dtype.numpy()))
+
+
+def _refuse_text(value: ir.Value, name: str, table: Table) -> None:
+    """Name the first cell that is no number."""
+    for row, cells in enumerate(table.head(name)):
+        for text in np.ravel(cells):
+            if not is_number(str(text)):
+                raise DataError(
+                    f"{table.source}, {table.where(row)}: column '{name}' holds {str(text)!r}, and input "
+                    f"'{value.name}' takes numbers; correct it, or leave the column out with --ignore"
+                )
+    raise DataError(
+        f"{table.source}: column '{name}' is text, and input '{value.name}' takes numbers"
+    )
+
+
+def _name_classes(table: Table, matched: Matched) -> None:
+    if matched.target and table.columns[matched.target].dtype.kind in "US":
+        matched.classes = [str(word) for word in table.words(matched.target)]
+        matched.notes.append(
+            f"target '{matched.target}' is text: {len(matched.classes)} classes, numbered in alphabetical order"
+        )
+    elif matched.target != "label":
+        matched.classes = []

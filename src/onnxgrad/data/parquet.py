@@ -1,0 +1,128 @@
+"""Parquet as a table that is read in blocks, never whole: files larger than the memory are fine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.data.table import Column, Part, Table, rejoin
+from onnxgrad.errors import DataError
+
+BLOCK_BYTES = 64 << 20  # of one block in memory
+MOST_ROWS = 1 << 16  # of one block
+
+
+class ParquetTable(Table):
+    """Shuffling takes the row groups in random order, and the rows of each block in random order."""
+
+    def __init__(self, path: Path):
+        self.source, self.loose, self.classes = str(path), False, []
+        self.where = lambda row: f"row {row}"
+        self.file = _open(path)
+        self.rows = self.file.metadata.num_rows
+        if not self.rows or not self.file.schema_arrow.names:
+            raise DataError(f"{path} has no rows")
+        groups = range(self.file.num_row_groups)
+        counts = [self.file.metadata.row_group(g).num_rows for g in groups]
+        self.starts = np.concatenate([[0], np.cumsum(counts)])
+        first = self._first(1)
+        self.columns = {n: Column(a.dtype, a.shape[1:]) for n, a in first.items()}
+        width = sum(a.nbytes for a in first.values())
+        self.block = int(np.clip(BLOCK_BYTES // max(width, 1), 1, MOST_ROWS))
+
+    def _first(self, count: int, names: list[str] | None = None) -> dict[str, np.ndarray]:
+        names = names or self.file.schema_arrow.names
+        batch = next(iter(self.file.iter_batches(batch_size=count, columns=names)))
+        return {n: self._array(batch.column(n), n, 0) for n in names}
+
+    def head(self, name: str, count: int = 1 << 16) -> np.ndarray:
+        return self._first(min(count, self.block), [name])[name]
+
+    def words(self, name: str) -> np.ndarray:
+        found: set[str] = set()
+        for _, arrays in self._blocks([name], None):
+            found.update(np.unique(arrays[name]))
+        return np.array(sorted(found))
+
+    def parts(self, names, size, rng=None, chosen=None, start=0) -> Iterator[Part]:
+        blocks = self._blocks(names, rng)
+        if chosen is not None:
+            wanted = np.zeros(self.rows, bool)
+            wanted[chosen] = True
+            blocks = (_kept(part, wanted[part[0]]) for part in blocks)
+        return islice(rejoin(blocks, size), start, None)
+
+    def _blocks(self, names: list[str], rng: np.random.Generator | None) -> Iterator[Part]:
+        groups = np.arange(self.file.num_row_groups)
+        for group in groups if rng is None else rng.permutation(groups):
+            row = int(self.starts[group])
+            batches = self.file.iter_batches(self.block, row_groups=[int(group)], columns=names)
+            for batch in batches:
+                arrays = {n: self._array(batch.column(n), n, row) for n in names}
+                rows = np.arange(row, row + batch.num_rows)
+                row += batch.num_rows
+                yield (
+                    (rows, arrays)
+                    if rng is None
+                    else _kept((rows, arrays), rng.permutation(len(rows)))
+                )
+
+    def _array(self, values: Any, name: str, row: int) -> np.ndarray:
+        """A column of numbers, text, or lists of equal lengths as an array; `row` is its first."""
+        if hasattr(values, "to_numpy_ndarray"):  # tensors of a fixed shape
+            self._refuse_nulls(values, name, row)
+            return values.to_numpy_ndarray()
+        shape: list[int] = [len(values)]
+        while hasattr(values, "flatten") and not _is_plain(values):
+            self._refuse_nulls(values, name, row)
+            lengths = np.unique(np.asarray(values.value_lengths()))
+            if len(lengths) > 1:
+                raise DataError(
+                    f"{self.source}: the lists of column '{name}' differ in length "
+                    f"({lengths[0]} and {lengths[-1]}) from row {row} on"
+                )
+            shape.append(int(lengths[0]) if len(lengths) else 0)
+            values = values.flatten()
+        self._refuse_nulls(values, name, row)
+        array = np.asarray(values.to_numpy(zero_copy_only=False))
+        if array.dtype == object:
+            array = array.astype(str)
+        return array.reshape(shape)
+
+    def _refuse_nulls(self, values: Any, name: str, row: int) -> None:
+        if values.null_count:
+            at = row + int(np.flatnonzero(np.asarray(values.is_null()))[0])
+            raise DataError(f"{self.source}, row {at}: column '{name}' is empty")
+
+
+def _open(path: Path) -> Any:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise DataError(
+            f"{path}: reading Parquet needs pyarrow: pip install onnxgrad[parquet]"
+        ) from None
+    try:
+        return parquet.ParquetFile(path, buffer_size=1 << 20)
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"{path} is no Parquet file: {error}") from error
+
+
+def _is_plain(values: Any) -> bool:
+    import pyarrow
+
+    return not (
+        pyarrow.types.is_list(values.type)
+        or pyarrow.types.is_large_list(values.type)
+        or pyarrow.types.is_fixed_size_list(values.type)
+    )
+
+
+def _kept(part: Part, which: np.ndarray) -> Part:
+    rows, arrays = part
+    return rows[which], {n: a[which] for n, a in arrays.items()}

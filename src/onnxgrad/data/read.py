@@ -1,0 +1,230 @@
+"""Files to tables: .npz, .npy, CSV, JSONL, Parquet and folders of images. Bad rows are named."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxgrad.data.images import read_images
+from onnxgrad.data.parquet import ParquetTable
+from onnxgrad.data.table import Table, check_lengths, is_number
+from onnxgrad.errors import DataError
+
+CSV_ROWS = 20_000  # of one chunk
+
+
+def read(path: str | Path) -> Table:
+    """The dataset in a file or folder. Raises DataError with the line, row or key that is wrong."""
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    reader = _reader(path)
+    if path.is_file() and path.stat().st_size == 0:
+        raise DataError(f"{path} is empty, expected a dataset")
+    return reader(path)
+
+
+def _reader(path: Path) -> Callable[[Path], Table]:
+    if path.is_dir():
+        return _npy_folder if list(path.glob("*.npy")) else read_images
+    readers = {
+        ".npz": _npz,
+        ".npy": _npy,
+        ".csv": _csv,
+        ".tsv": _csv,
+        ".jsonl": _jsonl,
+        ".ndjson": _jsonl,
+        ".parquet": ParquetTable,
+    }
+    if path.suffix.lower() not in readers:
+        known = ", ".join(readers)
+        raise DataError(
+            f"{path} has the ending '{path.suffix}', expected {known}, or a folder of images"
+        )
+    return readers[path.suffix.lower()]
+
+
+# ---- NumPy
+
+
+def _npz(path: Path) -> Table:
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            arrays = {name: data[name] for name in data.files}
+    except Exception as error:
+        raise DataError(f"{path} is no .npz file of plain arrays: {error}") from error
+    return _table(path, arrays)
+
+
+def _npy(path: Path) -> Table:
+    return _table(path, {path.stem: _mapped(path)})
+
+
+def _npy_folder(path: Path) -> Table:
+    """One array per file, memory-mapped: larger than the memory is fine."""
+    return _table(path, {file.stem: _mapped(file) for file in sorted(path.glob("*.npy"))})
+
+
+def _mapped(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:
+        raise DataError(f"{path} is no .npy file of a plain array: {error}") from error
+
+
+def _table(path: Path, arrays: dict[str, np.ndarray]) -> Table:
+    for name, array in arrays.items():
+        if array.ndim == 0:
+            raise DataError(f"{path}: '{name}' is a single number, expected one row per sample")
+    check_lengths(str(path), arrays)
+    return Table(str(path), arrays)
+
+
+# ---- text
+
+
+def _csv(path: Path) -> Table:
+    """The first line names the columns; commas, semicolons or tabs lie between the fields."""
+    try:
+        return _csv_table(path)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} is no CSV text: {error}") from error
+
+
+def _csv_table(path: Path) -> Table:
+    """Numbers are converted chunk by chunk: as text they would take ten times the memory."""
+    lines: list[int] = []
+    chunks = _csv_chunks(path, lines)
+    names = _header(path, next(chunks))
+    pieces: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for rows in chunks:
+        _check_widths(path, lines[-len(rows) :], rows, len(names))
+        for name, cells in zip(names, zip(*rows, strict=True), strict=True):
+            pieces[name].append(_piece(path, name, lines[-len(rows) :], cells))
+    if not lines:
+        raise DataError(f"{path} has no rows below its header")
+    words = {n for n, parts in pieces.items() if len({p.dtype.kind in "US" for p in parts}) > 1}
+    if words:  # numbers here, text there: all of it is text, as it stands in the file
+        rest = _csv_chunks(path, [])
+        next(rest)
+        for name in words:
+            pieces[name] = []
+        for rows in rest:
+            for name in words:
+                pieces[name].append(np.array([row[names.index(name)].strip() for row in rows]))
+    columns = {name: _column(parts) for name, parts in pieces.items()}
+    return Table(str(path), columns, where=lambda row: f"line {lines[row]}", loose=True)
+
+
+def _csv_chunks(path: Path, lines: list[int]) -> Iterator[list[list[str]]]:
+    """Yield the header, as a chunk of one row, then chunks of rows; note their lines in `lines`."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        first = file.readline()
+        file.seek(0)
+        reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
+        rows = (row for row in reader if row)
+        yield list(islice(rows, 1))
+        while True:
+            chunk = []
+            for row in islice(rows, CSV_ROWS):
+                chunk.append(row)
+                lines.append(reader.line_num)
+            if not chunk:
+                return
+            yield chunk
+
+
+def _header(path: Path, rows: list[list[str]]) -> list[str]:
+    if not rows:
+        raise DataError(f"{path} has no rows below its header")
+    names = [name.strip() for name in rows[0]]
+    if all(is_number(name) for name in names):
+        raise DataError(f"{path} begins with numbers, expected a first line that names the columns")
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise DataError(f"{path}: the header has the name {twice[0]!r} twice")
+    return names
+
+
+def _check_widths(path: Path, lines: list[int], rows: list[list[str]], width: int) -> None:
+    for line, row in zip(lines, rows, strict=True):
+        if len(row) != width:
+            raise DataError(
+                f"{path}, line {line}: {len(row)} fields, expected {width} as in the header"
+            )
+
+
+def _piece(path: Path, name: str, lines: list[int], cells: tuple[str, ...]) -> np.ndarray:
+    """Integers, else floats, else text."""
+    texts = [text.strip() for text in cells]
+    if "" in texts:
+        raise DataError(f"{path}, line {lines[texts.index('')]}: column '{name}' is empty")
+    array = np.array(texts)
+    for kind in (np.int64, np.float64):
+        try:
+            return array.astype(kind)
+        except (ValueError, OverflowError):
+            continue
+    return array
+
+
+def _column(pieces: list[np.ndarray]) -> np.ndarray:
+    joined = np.concatenate(pieces)
+    return joined.astype(np.float32) if joined.dtype == np.float64 else joined
+
+
+def _jsonl(path: Path) -> Table:
+    records: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no text: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            first = records[0] if records else None
+            records.append(_record(f"{path}, line {number}", line, first))
+            numbers.append(number)
+    if not records:
+        raise DataError(f"{path} has no rows")
+    columns = {k: _stacked(path, k, numbers, [r[k] for r in records]) for k in records[0]}
+    return Table(str(path), columns, where=lambda row: f"line {numbers[row]}", loose=True)
+
+
+def _record(where: str, line: str, first: dict[str, Any] | None) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from error
+    if not isinstance(record, dict) or not record:
+        raise DataError(f'{where}: expected an object, such as {{"x": [1, 2], "y": 0}}')
+    if first is not None and set(record) != set(first):
+        raise DataError(f"{where}: the keys are {sorted(record)}, expected {sorted(first)}")
+    return record
+
+
+def _stacked(path: Path, key: str, lines: list[int], values: list[Any]) -> np.ndarray:
+    """Lists of equal shapes as one array."""
+    arrays = []
+    for line, value in zip(lines, values, strict=True):
+        try:
+            arrays.append(np.asarray(value))
+        except ValueError:
+            raise DataError(
+                f"{path}, line {line}: '{key}' holds lists of different lengths"
+            ) from None
+        if arrays[-1].dtype == object:
+            raise DataError(
+                f"{path}, line {line}: '{key}' holds {value!r:.40}, expected numbers or text"
+            )
+        if arrays[-1].shape != arrays[0].shape:
+            shape, expected = list(arrays[-1].shape), list(arrays[0].shape)
+            raise DataError(f"{path}, line {line}: '{key}' has shape {shape}, expected {expected}")
+    stacked = np.stack(arrays)
+    return stacked.astype(np.float32) if stacked.dtype == np.float64 else stacked

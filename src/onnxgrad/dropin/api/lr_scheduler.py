@@ -1,0 +1,35 @@
+"""LinearLRScheduler: a learning rate that rises for some steps, then falls to 0."""
+
+from __future__ import annotations
+
+from onnxgrad.dropin.api.optimizer import Optimizer
+
+
+class LinearLRScheduler:
+    """Sets the rate initial_lr·t/warmup for t < warmup, then initial_lr·(total - t)/(total - warmup).
+
+    t is the number of steps that the optimizer has taken. Making a scheduler sets the rate, and
+    `step` sets it again.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        warmup_step_count: int,
+        total_step_count: int,
+        initial_lr: float,
+    ):
+        self._progress = optimizer._optimizer
+        self._progress.initial_learning_rate = float(initial_lr)
+        self._warmup, self._total = warmup_step_count, total_step_count
+        self.step()
+
+    def step(self) -> None:
+        """Set the rate for the number of steps taken; call it after each step of the optimizer."""
+        progress = self._progress
+        progress.learning_rate = progress.initial_learning_rate * self._factor(progress.step)
+
+    def _factor(self, t: int) -> float:
+        if t < self._warmup:
+            return t / max(1, self._warmup)
+        return max(0.0, (self._total - t) / max(1, self._total - self._warmup))

@@ -1,0 +1,158 @@
+"""Operators that act differently in training: BatchNormalization and Dropout.
+
+A file exported in training mode is brought into inference form first, so that what is evaluated and
+written is the model that people deploy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import onnx
+import onnx_ir as ir
+
+from onnxgrad.contracts import DOMAIN, OPSET
+from onnxgrad.model.parameters import head_nodes, leads_to_weight
+
+KEY = "dropout/key"  # an input of the training graph: seed and batch
+
+
+# ---- inference form
+
+
+def to_inference(model: ir.Model) -> None:
+    """Switch off the training mode of every BatchNormalization and Dropout in the main graph."""
+    for node in model.graph:
+        if node.domain:
+            continue
+        if node.op_type == "BatchNormalization" and _training(node):
+            _set_training(node, False)
+        elif node.op_type == "Dropout" and len(node.inputs) > 2:
+            node.resize_inputs(2)
+
+
+def proto_to_inference(model: onnx.ModelProto) -> None:
+    """As `to_inference`, for the file that will be written."""
+    for node in model.graph.node:
+        if node.domain:
+            continue
+        if node.op_type == "BatchNormalization":
+            for attribute in node.attribute:
+                if attribute.name == "training_mode" and attribute.i:
+                    attribute.i = 0
+                    del node.output[1:]
+        elif node.op_type == "Dropout" and len(node.input) > 2:
+            del node.input[2:]
+
+
+def _training(node: ir.Node) -> bool:
+    return "training_mode" in node.attributes and bool(node.attributes["training_mode"].value)
+
+
+def _set_training(node: ir.Node, training: bool) -> None:
+    node.attributes["training_mode"] = ir.AttrInt64("training_mode", int(training))
+    node.resize_outputs(3 if training else 1)
+
+
+# ---- batch normalisation
+
+
+def train_batch_norm(model: ir.Model, trainable: set[str], notes: list[str]) -> dict[str, str]:
+    """Let batch normalisations use the statistics of the batch; return name -> name of its update.
+
+    Only those whose scale or bias is trained: a frozen layer keeps its statistics too. The new
+    running statistics are outputs of the node: momentum·old + (1 - momentum)·batch.
+    """
+    nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
+    used = Counter(v.name for n in nodes for v in n.inputs[3:5])
+    updates: dict[str, str] = {}
+    for node in nodes:
+        scale, bias, mean, var = node.inputs[1:5]
+        if scale.name not in trainable and bias.name not in trainable:
+            continue
+        name = node.name or node.outputs[0].name
+        if any(ir.convenience.get_const_tensor(v) is None for v in (mean, var)):
+            notes.append(f"batch normalisation {name!r} stays frozen: its statistics are computed")
+            continue
+        if used[mean.name] > 1 or used[var.name] > 1:
+            notes.append(
+                f"batch normalisation {name!r} stays frozen: "
+                "another one shares its running statistics"
+            )
+            continue
+        _set_training(node, True)
+        for value, output in zip((mean, var), node.outputs[1:], strict=True):
+            output.name = f"{value.name}/updated"
+            output.dtype, output.shape = value.dtype, value.shape
+            updates[value.name] = output.name
+    return updates
+
+
+# ---- dropout
+
+
+def train_dropout(
+    model: ir.Model, rate: float | None, weights: list[ir.Value], notes: list[str]
+) -> bool:
+    """Make the model's Dropout nodes act, at `rate` or their own; say whether any acts.
+
+    A model without one gets one before its last layer where `rate` is given. The masks follow from
+    the input `dropout/key` alone, so that a resumed run draws what the uninterrupted one would.
+    """
+    if rate is not None and not 0 <= rate < 1:
+        raise ValueError(f"dropout is {rate!r}, expected 0 <= rate < 1")
+    nodes = [n for n in model.graph if n.op_type == "Dropout" and not n.domain]
+    key = ir.Value(name=KEY, shape=ir.Shape([2]), type=ir.TensorType(ir.DataType.INT64))
+    places = [(n.outputs[0], n.inputs[0], _rate(n) if rate is None else rate) for n in nodes]
+    if not nodes and rate:
+        places = _before_head(model, weights, rate)
+        names = ", ".join(repr(x.name) for _, x, _ in places) or "nothing: no last layer was found"
+        notes.append(f"the model has no Dropout: one is put behind {names}")
+    stream = 0
+    for output, x, own in places:
+        if own:
+            _drop(model, output, x, key, own, stream)
+            stream += 1
+    if stream:
+        model.graph.inputs.append(key)
+        model.opset_imports.setdefault(DOMAIN, OPSET)
+    return stream > 0
+
+
+def _rate(node: ir.Node) -> float:
+    """Return a Dropout's own rate; 0 where it is computed, or where the mask is used elsewhere."""
+    if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
+        return 0.0
+    if len(node.inputs) < 2 or node.inputs[1] is None:
+        return 0.5
+    tensor = ir.convenience.get_const_tensor(node.inputs[1])
+    return 0.0 if tensor is None else float(tensor.numpy().reshape(-1)[0])
+
+
+def _before_head(model: ir.Model, weights: list[ir.Value], rate: float) -> list[tuple]:
+    """Return the values that the last layers read, to be replaced for those layers only."""
+    known = set(weights)
+    return [
+        (node, x, rate)
+        for node in head_nodes(model, known)
+        for x in node.inputs[:1]
+        if x is not None and not leads_to_weight(x, known)
+    ]
+
+
+def _drop(model, place, x: ir.Value, key: ir.Value, rate: float, stream: int) -> None:
+    """Put a dropout of `x` in `place`: of the output of a Dropout, or before a node that reads it."""
+    y = ir.Value(name=f"dropout/{stream}", shape=x.shape, type=x.type)
+    attributes = [ir.AttrFloat32("ratio", rate), ir.AttrInt64("stream", stream)]
+    node = ir.Node(
+        DOMAIN, "SeededDropout", [x, key], attributes, outputs=[y], name=f"dropout/{stream}"
+    )
+    at = place if isinstance(place, ir.Node) else place.producer()
+    model.graph.insert_before(at, node)
+    if isinstance(place, ir.Node):
+        for index, value in enumerate(place.inputs):
+            if value is x:
+                place.replace_input_with(index, y)
+        return
+    ir.convenience.replace_all_uses_with(place, y, replace_graph_outputs=True)
+    model.graph.remove(at, safe=True)

@@ -1,0 +1,64 @@
+"""The model as the caller gave it: what is exported is this file with other numbers in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from onnxgrad.model.modes import proto_to_inference
+
+
+class Source:
+    """A private copy of the caller's model, exactly as it came; external weights stay outside."""
+
+    def __init__(self, model: Any):
+        self.path: Path | None = None
+        if isinstance(model, (str, os.PathLike)):
+            self.path = Path(model).resolve()
+            self.proto = onnx.load(str(self.path), load_external_data=False)
+        elif isinstance(model, onnx.ModelProto):
+            self.proto = onnx.ModelProto()
+            self.proto.CopyFrom(model)
+        elif isinstance(model, ir.Model):
+            copy = model.clone()
+            ir.external_data.load_to_model(copy)
+            self.proto = ir.to_proto(copy)
+        else:
+            self.proto = onnx.load_model_from_string(bytes(model))
+        proto_to_inference(self.proto)
+        # what can be written back, in the order of the file
+        self.tensors = dict(self.tensors_of(self.proto))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the graph without its weights: what a checkpoint belongs to."""
+        bare = onnx.ModelProto()
+        bare.CopyFrom(self.proto)
+        for _, tensor in self.tensors_of(bare):
+            for field in ("raw_data", "float_data", "double_data", "external_data"):
+                tensor.ClearField(field)
+        return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
+
+    @staticmethod
+    def tensors_of(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+        """Yield the initializers, then the tensors in Constant nodes, of the main graph."""
+        for tensor in model.graph.initializer:
+            yield tensor.name, tensor
+        for node in model.graph.node:
+            if node.op_type == "Constant" and not node.domain:
+                for attribute in node.attribute:
+                    if attribute.name == "value":
+                        yield node.output[0], attribute.t
+
+    def every_tensor(self) -> Iterator[onnx.TensorProto]:
+        """Yield every tensor of the main graph, those in attributes included."""
+        yield from self.proto.graph.initializer
+        for node in self.proto.graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t

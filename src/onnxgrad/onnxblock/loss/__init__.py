@@ -1,5 +1,0 @@
-"""Losses as blocks."""
-
-from onnxgrad.onnxblock.loss.loss import BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss
-
-__all__ = ["BCEWithLogitsLoss", "CrossEntropyLoss", "L1Loss", "MSELoss"]

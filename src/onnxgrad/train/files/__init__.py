@@ -1,0 +1,1 @@
+"""What a run writes: checkpoints and the tuned model."""

@@ -1,0 +1,1 @@
+"""One training step: the graph, its session, its buffers, the optimizer call."""

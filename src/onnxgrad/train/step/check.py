@@ -1,0 +1,138 @@
+"""Checks of a batch, before the step that would use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.data.arrays import Batch
+from onnxgrad.errors import DataError
+from onnxgrad.graph import infer as shapes
+from onnxgrad.train.losses import Target
+
+# What exporters write for a size that has no name: two of them need not be equal.
+NAMELESS = ("?", "-1", "")
+
+
+@dataclass
+class Expected:
+    """What one input of a graph expects."""
+
+    name: str
+    kind: str  # "input" or "target"
+    dtype: np.dtype
+    dims: tuple[int | str | None, ...] | None
+    classes: int | None = None
+    ignore: int | None = None
+
+
+def of_input(value: ir.Value) -> Expected:
+    """Return what a model's input expects."""
+    dims = shapes.dims(value)
+    if dims is not None:
+        dims = tuple(None if d in NAMELESS else d for d in dims)
+    return Expected(value.name, "input", np.dtype(value.dtype.numpy()), dims)
+
+
+def of_target(target: Target) -> Expected:
+    """Return what a loss's target expects."""
+    return Expected(
+        target.name, "target", np.dtype(target.dtype), target.dims, target.classes, target.ignore
+    )
+
+
+class Checker:
+    """Turns the arrays of a batch into what a session takes, or says what is wrong with them."""
+
+    def __init__(self, expected: Iterable[Expected]):
+        self.expected = {e.name: e for e in expected}
+
+    def __call__(self, batch: Batch, optional: Iterable[str] = ()) -> dict[str, np.ndarray]:
+        """Return contiguous arrays of the right types. Raises DataError with the key and the row."""
+        self._check_names(batch.arrays, set(optional))
+        ready, sizes = {}, {}
+        for name, e in self.expected.items():
+            if name not in batch.arrays:
+                continue
+            array = _converted(np.asarray(batch.arrays[name]), e)
+            _check_shape(array, e, sizes)
+            _check_values(array, e, batch)
+            ready[name] = np.ascontiguousarray(array)
+        return ready
+
+    def _check_names(self, arrays: Mapping[str, object], optional: set[str]) -> None:
+        for name, e in self.expected.items():
+            if name not in arrays and name not in optional:
+                given = ", ".join(map(repr, arrays)) or "nothing"
+                raise DataError(f"{e.kind} {name!r} is missing; the batch has {given}")
+        for name in arrays:
+            if name not in self.expected:
+                known = ", ".join(map(repr, self.expected))
+                raise DataError(f"the batch has {name!r}, which is none of {known}")
+
+
+def _converted(array: np.ndarray, e: Expected) -> np.ndarray:
+    """Floats become the model's floats, integers its integers; a change of kind is refused."""
+    if array.dtype == e.dtype:
+        return array
+    kinds = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
+    if array.dtype.kind not in kinds.get(e.dtype.kind, e.dtype.kind):
+        hint = ""
+        if array.dtype.kind in "iufb" and e.dtype.kind in "iuf":
+            hint = f"; convert it with .astype({str(e.dtype)!r}) if that is what it means"
+        raise DataError(f"{e.kind} {e.name!r} has type {array.dtype}, expected {e.dtype}{hint}")
+    if array.dtype.kind in "iu" and array.size:
+        info = np.iinfo(e.dtype)
+        if array.min() < info.min or array.max() > info.max:
+            raise DataError(f"{e.kind} {e.name!r} holds values that do not fit into {e.dtype}")
+    return array.astype(e.dtype)
+
+
+def _check_shape(array: np.ndarray, e: Expected, sizes: dict[str, tuple[int, str]]) -> None:
+    if e.dims is None:
+        return
+    wrong = len(array.shape) != len(e.dims)
+    for size, dim in zip(array.shape, e.dims, strict=False):
+        if isinstance(dim, int):
+            wrong |= size != dim
+        elif isinstance(dim, str) and not wrong:
+            known, who = sizes.setdefault(dim, (size, e.name))
+            if known != size:
+                raise DataError(
+                    f"{e.kind} {e.name!r} has shape {list(array.shape)}, "
+                    f"expected {_text(e.dims)} with {dim} = {known} (from {who!r})"
+                )
+    if wrong:
+        hint = ""
+        if len(array.shape) == len(e.dims) and array.shape[1:] == e.dims[1:]:
+            hint = f"; the model's batch size is fixed: use batch_size={e.dims[0]}"
+        raise DataError(
+            f"{e.kind} {e.name!r} has shape {list(array.shape)}, expected {_text(e.dims)}{hint}"
+        )
+
+
+def _text(dims: tuple) -> str:
+    return "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"
+
+
+def _check_values(array: np.ndarray, e: Expected, batch: Batch) -> None:
+    if array.size == 0:
+        return
+    if array.dtype.kind == "f":
+        if np.isnan(array.min()):  # min passes NaN on, and is faster than isnan
+            row = int(np.argwhere(np.isnan(array))[0][0]) if array.ndim else 0
+            raise DataError(f"{e.kind} {e.name!r} holds NaN in {batch.where(row)}")
+    elif e.classes is not None:
+        bad = (array < 0) | (array >= e.classes)
+        if e.ignore is not None:
+            bad &= array != e.ignore
+        if bad.any():
+            at = tuple(int(i) for i in np.argwhere(bad)[0])
+            also = "" if e.ignore is None else f" or {e.ignore}"
+            raise DataError(
+                f"{e.kind} {e.name!r} holds the label {array[at]} in {batch.where(at[0])}, "
+                f"expected 0 to {e.classes - 1}{also}"
+            )

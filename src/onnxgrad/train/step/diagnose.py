@@ -1,0 +1,56 @@
+"""Where a number that is not finite came from: the training graph run once with every value visible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from onnxgrad.ort import session
+from onnxgrad.train.step.runner import session_options
+
+if TYPE_CHECKING:
+    from onnxgrad.train.step.setup import Setup
+    from onnxgrad.train.step.stepper import Stepper
+
+
+def first_bad(setup: Setup, stepper: Stepper, arrays: Mapping[str, np.ndarray]) -> str | None:
+    """Return the first value, in the order of the graph, that holds NaN or inf; None if none does.
+
+    Inputs that hold inf on purpose (a mask) are not named unless nothing else is.
+    """
+    inputs = {**stepper.bound_inputs(), **arrays}
+    for name, array in stepper.bound_inputs().items():
+        if _bad(array):
+            return name
+    model = onnx.ModelProto()
+    model.CopyFrom(setup.graph.model)
+    shown = {o.name for o in model.graph.output}
+    names = []
+    for node in model.graph.node:
+        for name in node.output:
+            if not name:
+                continue
+            names.append(name)
+            if name not in shown:
+                model.graph.output.append(onnx.ValueInfoProto(name=name))
+    options = session_options(stepper.threads)
+    options.graph_optimization_level = _no_optimization()
+    values = session(model, options).run(names, inputs)
+    return next((n for n, v in zip(names, values, strict=True) if _bad(v)), None)
+
+
+def _bad(value: object) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and value.dtype.kind == "f"
+        and not bool(np.isfinite(value).all())
+    )
+
+
+def _no_optimization() -> object:
+    import onnxruntime
+
+    return onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -1,0 +1,129 @@
+"""What a Trainer works out once: graphs, names, trained tensors and their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.data.arrays import Names
+from onnxgrad.graph import load
+from onnxgrad.model import parameters
+from onnxgrad.model.modes import KEY, to_inference, train_batch_norm, train_dropout
+from onnxgrad.model.source import Source
+from onnxgrad.train.foreign_loss import resolve as resolve_loss
+from onnxgrad.train.optimizers import Optimizer, override
+from onnxgrad.train.step import build
+from onnxgrad.train.step.buffers import Store
+
+
+class Setup:
+    """The graphs and the store of one Trainer."""
+
+    def __init__(
+        self,
+        model: Any,
+        loss: Any,
+        loss_weights: Mapping[str, float],
+        trainable: str | Iterable[str],
+        optimizer: Optimizer,
+        groups: Iterable[Mapping[str, Any]],
+        *,
+        freeze_bn: bool,
+        dropout: float | None,
+        seed: int,
+    ):
+        self.source = Source(model)
+        self.base = load(model)
+        to_inference(self.base)
+        self.inputs = build.describe_inputs(self.base)
+        self.outputs = [v.name for v in self.base.graph.outputs]
+        self.notes: list[str] = []
+        self.objective = self._objective(loss, loss_weights)
+        self.trainable = self._trainable(trainable)
+        training = self.base.clone()
+        statistics: dict[str, str] = {}
+        if not freeze_bn:
+            statistics = train_batch_norm(training, set(self.trainable), self.notes)
+        values = build.values_of(training)
+        weights = [values[n] for n in self.trainable]
+        # Read anew by every run; the step sets it.
+        self.key = np.zeros(2, np.int64)
+        self.key[0] = seed
+        drops = train_dropout(training, dropout, weights, self.notes)
+        self.settings = {KEY: self.key} if drops else {}
+        arrays = self._arrays([*self.trainable, *statistics])
+        self.graph = build.training_graph(training, self.objective, self.trainable, statistics)
+        self.notes += self.objective.notes
+        group_of, self.group_optimizers = self._groups(groups, optimizer)
+        parameters_ = {n: arrays[n] for n in self.trainable}
+        self.store = Store(parameters_, group_of, {n: arrays[n] for n in statistics})
+        kinds = dict.fromkeys(k for o in self.group_optimizers for k in o.kinds())
+        self.store.add_state(kinds)
+        targets = tuple(t.name for t in self.objective.targets.values())
+        self.names = Names(tuple(self.inputs), targets)
+
+    def _objective(self, loss: Any, weights: Mapping[str, float]) -> build.Objective:
+        floats = [v.name for v in self.base.graph.outputs if v.dtype in parameters.TYPES]
+        if not isinstance(loss, Mapping):
+            loss = self._default_output(loss, floats)
+        for name in (*loss, *weights):
+            if name not in self.outputs:
+                listed = ", ".join(map(repr, self.outputs))
+                raise ValueError(f"loss names the output {name!r}; the outputs are {listed}")
+        return build.Objective(
+            {n: x if x is build.OWN else resolve_loss(x) for n, x in loss.items()}, dict(weights)
+        )
+
+    def _default_output(self, loss: Any, floats: list[str]) -> dict[str, Any]:
+        """One loss judges the first float output; no loss means a scalar output of the model."""
+        values = {v.name: v for v in self.base.graph.outputs}
+        if loss is not None:
+            if not floats:
+                raise ValueError("the model has no float32 or float64 output to train on")
+            if len(floats) > 1:
+                self.notes.append(
+                    f"the loss is of output {floats[0]!r}, the first of {len(floats)}; "
+                    "give a dict by output name to judge others"
+                )
+            return {floats[0]: loss}
+        scalars = [n for n in floats if values[n].shape is not None and len(values[n].shape) == 0]
+        if not scalars:
+            raise ValueError(
+                "loss is None, and the model has no scalar output that could be minimised; "
+                'give a loss such as "cross_entropy" or "mse"'
+            )
+        return {"loss" if "loss" in scalars else scalars[0]: build.OWN}
+
+    def _trainable(self, patterns: str | Iterable[str]) -> list[str]:
+        values = {v.name: v for v in self.base.graph.outputs}
+        found = parameters.candidates(self.base, [values[n] for n in self.objective.losses])
+        order = {name: i for i, name in enumerate(self.source.tensors)}
+        found = sorted((v for v in found if v.name in order), key=lambda v: order[v.name])
+        return parameters.select(patterns, self.base, found)
+
+    def _arrays(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        values = build.values_of(self.base)
+        return {n: ir.convenience.get_const_tensor(values[n]).numpy() for n in names}
+
+    def _groups(self, groups, optimizer) -> tuple[dict[str, int], list[Optimizer]]:
+        """Return the group of each parameter, the first that names it, and each one's optimizer."""
+        of = dict.fromkeys(self.trainable, 0)
+        settings = [optimizer]
+        values = build.values_of(self.base)
+        found = [values[n] for n in self.trainable]
+        for number, group in enumerate(groups, 1):
+            if "params" not in group:
+                raise ValueError(f"group {number - 1} has no 'params', expected names or patterns")
+            rest = {k: v for k, v in group.items() if k != "params"}
+            settings.append(override(optimizer, rest))
+            for name in parameters.select(group["params"], self.base, found):
+                of[name] = of[name] or number
+        return of, settings
+
+    def loss_values(self) -> dict[str, ir.Value]:
+        """Return the outputs that have a loss."""
+        values = {v.name: v for v in self.base.graph.outputs}
+        return {name: values[name] for name in self.objective.losses}
