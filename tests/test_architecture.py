@@ -57,6 +57,7 @@ MAY_IMPORT = {
     "job": {"errors", "files", "inspection", "data", "model", "train", "job"},
     "cli": {
         *BASE,
+        "model",
         "kernels",
         "ort",
         "files",
