@@ -50,6 +50,7 @@ MAY_IMPORT = {
     "inspection": {*BASE, "ort", "autodiff", "model", "inspection"},
     "checking": {*BASE, "ort", "autodiff", "checking"},
     "dropin": {*BASE, "ort", "files", "autodiff", "model", "train", "dropin"},
+    "stepfile": {*BASE, "files", "model", "train", "stepfile"},
     "api": {"dropin"},
     "artifacts": {"dropin"},
     "onnxblock": {"dropin"},
@@ -58,6 +59,7 @@ MAY_IMPORT = {
     "cli": {
         *BASE,
         "model",
+        "stepfile",
         "kernels",
         "ort",
         "files",

@@ -17,15 +17,17 @@ from onnxgrad.cli import (
     evaluate,
     grad,
     inspect,
+    merge,
     ops,
     predict,
+    step,
     train,
 )
 from onnxgrad.cli.exit_codes import DIVERGED, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
 from onnxgrad.errors import DivergedError, GradientError, OnnxGradError
 
 COMMANDS = (
-    train, evaluate, predict, inspect, check, grad, ops, artifacts, convert_checkpoint, demo,
+    train, evaluate, predict, inspect, check, grad, step, merge, ops, artifacts, convert_checkpoint, demo,
 )  # fmt: skip
 
 

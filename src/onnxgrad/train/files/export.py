@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +31,30 @@ def export(
     metadata: Mapping[str, str],
 ) -> None:
     """Write `setup`'s model with the store's tensors to `path`; see Trainer.save."""
+
+    def verify(file: Path, path: Path) -> None:
+        _verify(file, setup, evaluation, path)
+
+    export_tensors(setup.source, setup.store.tensors(), path, metadata, verify)
+
+
+def export_tensors(
+    source: Source,
+    tensors: Mapping[str, np.ndarray],
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+    verify: Callable[[Path, Path], None] | None = None,
+) -> None:
+    """Write `source` with other tensors; `verify` tries the file before it takes its name."""
     path = Path(os.path.abspath(path))
     work = path.parent / f".{path.name}.unfinished-{os.getpid()}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
-        data = _write(setup.source, setup.store.tensors(), work, path, metadata)
-        _verify(work / path.name, setup, evaluation, path)
+        data = _write(source, tensors, work, path, metadata or {})
+        if verify is not None:
+            verify(work / path.name, path)
         _publish(work, path, data)
     except OSError as error:
         raise ExportError(

@@ -124,6 +124,7 @@ def training_graph(
     trainable: list[str],
     statistics: Mapping[str, str],
     keep: Iterable[str] = (),
+    ops: str = "fused",
 ) -> TrainingGraph:
     """Return the model with its loss and the gradient of every name in `trainable`.
 
@@ -138,7 +139,7 @@ def training_graph(
         outputs.remove(value)
     for new in statistics.values():
         outputs.append(values[new])
-    result = grad(model, of=loss, wrt=trainable, parameters="inputs")
+    result = grad(model, of=loss, wrt=trainable, parameters="inputs", ops=ops)
     names = [v.name for v in result.graph.outputs][-len(trainable) :]
     for name in statistics:
         make_input(result.graph, values_of(result)[name])

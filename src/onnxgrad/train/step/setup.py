@@ -34,6 +34,7 @@ class Setup:
         freeze_bn: bool,
         dropout: float | None,
         seed: int,
+        ops: str = "fused",
     ):
         self.source = Source(model)
         self.base = load(model)
@@ -55,7 +56,9 @@ class Setup:
         drops = train_dropout(training, dropout, weights, self.notes)
         self.settings = {KEY: self.key} if drops else {}
         arrays = self._arrays([*self.trainable, *statistics])
-        self.graph = build.training_graph(training, self.objective, self.trainable, statistics)
+        self.graph = build.training_graph(
+            training, self.objective, self.trainable, statistics, ops=ops
+        )
         self.notes += self.objective.notes
         group_of, self.group_optimizers = self._groups(groups, optimizer)
         parameters_ = {n: arrays[n] for n in self.trainable}
