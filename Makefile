@@ -80,9 +80,11 @@ docs: $(VENV)/ready
 
 lint: $(VENV)/ready
 	$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
+	$(VENV)/bin/clang-format --dry-run -Werror $(NATIVE)
 
 format: $(VENV)/ready
 	$(RUN) -m ruff check --fix -q . && $(RUN) -m ruff format -q .
+	$(VENV)/bin/clang-format -i $(NATIVE)
 
 clean:
 	rm -rf $(VENV) .envs build

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -209,3 +210,29 @@ def test_python_is_formatted_and_clean(command):
     ruff = [sys.executable, "-m", "ruff", *command, "-q", str(ROOT)]
     done = subprocess.run(ruff, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_native_is_formatted():
+    """One version of clang-format for everybody: another one lays out other lines."""
+    clang_format = Path(sys.executable).with_name("clang-format")
+    if not clang_format.exists():
+        pytest.skip("clang-format is not installed: pip install -e '.[test]'")
+    pinned = re.search(r'"clang-format==([\d.]+)"', (ROOT / "pyproject.toml").read_text())[1]
+    version = subprocess.run([clang_format, "--version"], capture_output=True, text=True).stdout
+    assert pinned in version, f"{version.strip()}, expected {pinned}: pip install -e '.[test]'"
+    files = [*native_files(), *NATIVE.rglob("*.inc")]
+    check = [clang_format, "--dry-run", "-Werror", *files]
+    done = subprocess.run(check, capture_output=True, text=True)
+    assert done.returncode == 0, f"make format mends it\n{done.stderr[-3000:]}"
+
+
+def columns(line: str) -> int:
+    """What a line takes on the screen: the hat of x̂ takes no column of its own."""
+    return sum(not unicodedata.combining(c) for c in line)
+
+
+@pytest.mark.parametrize("path", native_files(), ids=relative)
+def test_native_lines_fit_the_page(path):
+    """clang-format leaves comments alone, so that formulas stay as they were written."""
+    wide = [n for n, line in enumerate(path.read_text().splitlines(), 1) if columns(line) > 100]
+    assert wide == [], f"{relative(path)}: lines of more than 100 columns"

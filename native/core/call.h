@@ -71,8 +71,8 @@ class Call {
   Floats reals(std::string_view attribute) const { return list<Floats>(attribute); }
   Strings texts(std::string_view attribute) const { return list<Strings>(attribute); }
   bool given(std::string_view attribute) const { return kind_of(value(attribute)) != Kind::none; }
-  // An axis attribute, counted from the front; fails when `input` has no such axis. A scalar has
-  // axis 0 and -1, as in ONNX Runtime.
+  // An axis attribute, counted from the front; fails when `input`
+  // has no such axis. A scalar has axis 0 and -1, as in ONNX Runtime.
   int axis(std::string_view attribute, std::string_view input) const;
 
   template <class T> Span<const T> input(std::string_view name) const {

@@ -1,8 +1,10 @@
-// ChannelSets: a tensor [images, channels, size] whose elements are normalised in sets of rows, a row being one channel
-// of one image. Batch normalisation: a set is a channel of all images; group normalisation: a group of one image.
+// ChannelSets: a tensor [images, channels, size] whose elements are normalised
+// in sets of rows, a row being one channel of one image. Batch normalisation:
+// a set is a channel of all images; group normalisation: a group of one image.
 //
-// A set is summed, and sums are turned into a result, by one thread while it is in its cache; when there are fewer sets
-// than that is good for, the pieces of each set are shared out. Both ways add in the same order.
+// A set is summed, and sums are turned into a result, by one thread while
+// it is in its cache; when there are fewer sets than that is good for,
+// the pieces of each set are shared out. Both ways add in the same order.
 #pragma once
 #include <cmath>
 
@@ -13,7 +15,9 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-struct Sums { double value[4]; };
+struct Sums {
+  double value[4];
+};
 
 class ChannelSets {
  public:
@@ -30,9 +34,13 @@ class ChannelSets {
   Dim pieces() const { return rows_ * chunks_; }  // of a set
   Dim all_pieces() const { return count_ * pieces(); }
   Dim rows() const { return rows_; }
-  Dim row(Dim set, Dim k) const { return set * set_step_ + k * row_step_; }  // image · channels + channel
+  Dim row(Dim set, Dim k) const {
+    return set * set_step_ + k * row_step_;
+  }  // image · channels + channel
 
-  struct Piece { Dim row, at, size; };  // `at`: its first element in the tensor
+  struct Piece {
+    Dim row, at, size;
+  };  // `at`: its first element in the tensor
   Piece piece(Dim set, Dim i) const {
     if (chunks_ == 1) return {row(set, i), row(set, i) * size_, size_};
     const Dim r = row(set, i / chunks_), from = i % chunks_ * kWidth;
@@ -41,10 +49,12 @@ class ChannelSets {
   // f(set, go) for every set; go(n, body) runs body(i) for i in [0, n).
   template <class F> void each_set(Call& call, F&& f) const {
     if (count_ < 8 && count_ * elements() > 2 * kPointwiseGrain) {
-      for (Dim set = 0; set < count_; ++set) f(set, [&](Dim n, auto&& body) { call.parallel_for(n, body); });
+      for (Dim set = 0; set < count_; ++set)
+        f(set, [&](Dim n, auto&& body) { call.parallel_for(n, body); });
       return;
     }
-    const Dim group = larger_of(1, kPointwiseGrain / 2 / larger_of(1, elements()));  // summed and written: twice the work
+    const Dim group = larger_of(
+        1, kPointwiseGrain / 2 / larger_of(1, elements()));  // summed and written: twice the work
     call.parallel_ranges(count_, group, [&](Dim begin, Dim end) {
       for (Dim set = begin; set < end; ++set)
         f(set, [](Dim n, auto&& body) ONNXGRAD_LAMBDA {
@@ -57,7 +67,12 @@ class ChannelSets {
  private:
   static constexpr Dim kWidth = 16384;
   ChannelSets(Dim count, Dim rows, Dim set_step, Dim row_step, Dim size)
-      : count_(count), rows_(rows), set_step_(set_step), row_step_(row_step), size_(size), chunks_(divide_up(size, kWidth)) {}
+      : count_(count),
+        rows_(rows),
+        set_step_(set_step),
+        row_step_(row_step),
+        size_(size),
+        chunks_(divide_up(size, kWidth)) {}
   Dim count_, rows_, set_step_, row_step_, size_, chunks_;
 };
 
@@ -74,8 +89,9 @@ template <class T> struct Mean {
   }
 };
 
-// The sum keeps what its additions round off: where terms cancel, that is much of the mean. (It cannot be found from
-// Σ (x − mean): the same low bits of the mean round every x − mean of one binade in the same direction.)
+// The sum keeps what its additions round off: where terms cancel,
+// that is much of the mean. (It cannot be found from Σ (x − mean): the same low
+// bits of the mean round every x − mean of one binade in the same direction.)
 template <class T, class Go>
 Mean<T> mean_of_set(const ChannelSets& s, Dim set, const Go& go, const T* x, Sums* sums) {
   go(s.pieces(), [&](Dim i) {
@@ -84,7 +100,8 @@ Mean<T> mean_of_set(const ChannelSets& s, Dim set, const Go& go, const T* x, Sum
     sums[set * s.pieces() + i] = {{sum.high, sum.low}};
   });
   WideSum<T, double> total;
-  for (Dim i = set * s.pieces(); i < (set + 1) * s.pieces(); ++i) total.add({sums[i].value[0], sums[i].value[1]});
+  for (Dim i = set * s.pieces(); i < (set + 1) * s.pieces(); ++i)
+    total.add({sums[i].value[0], sums[i].value[1]});
   return {total, s.elements()};
 }
 

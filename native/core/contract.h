@@ -1,5 +1,5 @@
-// Contract: what an operator takes and gives, as data. Both hosts, Python, the docs and the tests
-// read it.
+// Contract: what an operator takes and gives, as data.
+// Both hosts, Python, the docs and the tests read it.
 //
 //   Contract("SoftmaxGrad_13")
 //       .summary("Gradient of Softmax, opset 13.")
@@ -22,8 +22,8 @@
 
 namespace onnxgrad {
 
-// Who, what came, what was expected. Hosts translate it; nothing else is thrown by bind() or an
-// operator.
+// Who, what came, what was expected. Hosts translate it;
+// nothing else is thrown by bind() or an operator.
 struct ContractError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -71,11 +71,10 @@ struct TensorSpec {
   bool has_pack() const { return fixed_rank() != static_cast<int>(axes.size()); }
 };
 
-// How far a result may be from the exact one, and how that is measured: a promise to users, kept by
-// the tests.
+// How far a result may be from the exact one, and how
+// that is measured: a promise to users, kept by the tests.
 enum class Measure : std::uint8_t {
-  ulp,  // float: units in the last place of max(|exact|, 1/8); double: relative to it. Per unit of
-        // dY.
+  ulp,  // per unit of dY: float in last places of max(|exact|, 1/8), double relative to it
   row,  // relative to the largest term of the row that is summed
   rms,  // relative root mean square over a tensor
 };
@@ -107,8 +106,8 @@ class Contract {
   Contract& optional_output(std::string name, const std::string& spec, std::string doc);
   // The kernel may write this output over this input's memory.
   Contract& inplace(const std::string& input, const std::string& output);
-  // What the attributes alone must satisfy, beyond kind and accepted values; runs when a node is
-  // created.
+  // What the attributes alone must satisfy, beyond kind
+  // and accepted values; runs when a node is created.
   using AttributeCheck = void (*)(const Contract&, const std::vector<Attribute>&);
   Contract& check(AttributeCheck check);
 
@@ -116,7 +115,9 @@ class Contract {
   const std::string& summary() const { return summary_; }
   const std::string& formula() const { return formula_; }
   const Accuracy& accuracy() const { return accuracy_; }
-  const std::vector<std::pair<std::string, Accuracy>>& own_accuracies() const { return own_accuracies_; }
+  const std::vector<std::pair<std::string, Accuracy>>& own_accuracies() const {
+    return own_accuracies_;
+  }
   const std::vector<AttributeSpec>& attributes() const { return attributes_; }
   const std::vector<Attribute>& defaults() const { return defaults_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
@@ -130,8 +131,8 @@ class Contract {
   int attribute_index(std::string_view name) const;
   int symbol_index(std::string_view name) const;
 
-  // Throws ContractError when a value has the wrong kind or is not accepted, or the operator's own
-  // check fails.
+  // Throws ContractError when a value has the wrong kind
+  // or is not accepted, or the operator's own check fails.
   void check_attributes(const std::vector<Attribute>& values) const;
 
   [[noreturn]] void fail(const std::string& what) const {

@@ -1,17 +1,16 @@
-// Matrix products: one family of register tiles, the same source for float and double and every
-// instruction set.
+// Matrix products: one family of register tiles,
+// the same source for float and double and every instruction set.
 //
 //   C[M][N] (+)= A[M][K] · B[K][N]
 //
-// B is packed into panels, kPanel<T> columns each: panel p holds columns [p·kPanel, (p+1)·kPanel)
-// as [K][kPanel], the missing columns of the last panel filled with zeros. A is read where it lies,
-// in one of three forms:
+// B is packed into panels, kPanel<T> columns each: panel p holds columns
+// [p·kPanel, (p+1)·kPanel) as [K][kPanel], the missing columns of the last
+// panel filled with zeros. A is read where it lies, in one of three forms:
 //
 //   Rows      A[i][k] = data[i·pitch + k]        a row-major matrix
 //   Columns   A[i][k] = data[k·pitch + i]        the transpose of one; also a packed tile
-//   Gathered  A[i][k] = rows[i][offsets[k]]      a matrix that exists only as addresses: the pixels
-//   that a
-//                                                convolution reads
+//   Gathered  A[i][k] = rows[i][offsets[k]]      a matrix that exists only as addresses:
+//                                                the pixels that a convolution reads
 //
 // Every element of C is one chain of fma over k, in blocks of kDepthBlock<T>: its bits depend
 // neither on the tile that it falls into nor on how rows and panels are divided among threads.
@@ -23,22 +22,22 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// Rows of a register tile. 2 registers per row: 12·2 of 32 registers, or 6·2 of 16, leave room for
-// B and A.
+// Rows of a register tile. 2 registers per row:
+// 12·2 of 32 registers, or 6·2 of 16, leave room for B and A.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kTileRows = 12;
 #else
 constexpr int kTileRows = 6;
 #endif
-// The same where each row of A has an address of its own: more than 10 do not fit into 16 integer
-// registers.
+// The same where each row of A has an address of its own:
+// more than 10 do not fit into 16 integer registers.
 constexpr int kAddressedRows = kTileRows < 10 ? kTileRows : 10;
 template <class T> constexpr Dim kPanel = 2 * lanes<T>;
-// Depth of a block: a panel's block (16 to 32 KiB) stays in the first two cache levels while rows
-// pass over it.
+// Depth of a block: a panel's block (16 to 32 KiB) stays
+// in the first two cache levels while rows pass over it.
 template <class T> constexpr Dim kDepthBlock = 1024 / Dim(sizeof(T));
-// Rows of a block: their kDepthBlock columns (1 KiB per row) stay in the second-level cache from
-// panel to panel.
+// Rows of a block: their kDepthBlock columns (1 KiB per row)
+// stay in the second-level cache from panel to panel.
 constexpr Dim kRowBlock = 240;
 
 template <class T> constexpr Dim panel_count(Dim columns) {
@@ -98,10 +97,10 @@ template <class T> struct Gathered {
 
 // ---- the register tile
 
-// C[R][columns] (+)= A[R][depth] · B[depth][columns], columns <= V·lanes. Register v of a row of B
-// lies in panel v/2, `panel_pitch` elements after the one before it. V = 1 and 2 are for many rows;
-// 4 and 8 for so few rows that fewer registers would wait for each other (an fma takes 4 cycles,
-// and 2 can begin in each).
+// C[R][columns] (+)= A[R][depth] · B[depth][columns], columns <= V·lanes.
+// Register v of a row of B lies in panel v/2, `panel_pitch` elements after the one before it.
+// V = 1 and 2 are for many rows; 4 and 8 for so few rows that fewer registers
+// would wait for each other (an fma takes 4 cycles, and 2 can begin in each).
 template <bool add, int R, int V, class T, class A>
 void tile_product(A a, Dim depth, const T* b, Dim panel_pitch, T* c, Dim c_pitch, Dim columns) {
   const typename A::template Reader<R> reader(a);
@@ -170,8 +169,8 @@ template <bool add, class T, class A> ONNXGRAD_INLINE void panel_tile(A a, Dim r
   function(a, depth, panel, 0, c, c_pitch, columns);
 }
 
-// Cuts `rows` into the fewest tiles, of nearly equal height (16 = 8 + 8, not 12 + 4); calls
-// body(first, count).
+// Cuts `rows` into the fewest tiles, of nearly equal height
+// (16 = 8 + 8, not 12 + 4); calls body(first, count).
 template <int max_rows, class F> ONNXGRAD_INLINE void for_row_tiles(Dim first, Dim last, F&& body) {
   Dim tiles = (last - first + max_rows - 1) / max_rows;
   for (; tiles > 0; --tiles) {
@@ -183,16 +182,16 @@ template <int max_rows, class F> ONNXGRAD_INLINE void for_row_tiles(Dim first, D
 
 // ---- products with all of B
 
-// Which part of a product to compute: rows [row, row_end) and panels [panel, panel_end). Divide
-// among threads so.
+// Which part of a product to compute: rows
+// [row, row_end) and panels [panel, panel_end). Divide among threads so.
 struct Part {
   Dim row, row_end, panel, panel_end;
 };
 
 namespace detail {
 
-// One to three rows: the panels are read once and nothing is reused, so as many of them as possible
-// side by side.
+// One to three rows: the panels are read once and nothing
+// is reused, so as many of them as possible side by side.
 template <bool add, int V, class T, class A> void product_of_few_rows(Part part, A a, Dim depth,
                                                                       const T* packed, Dim columns,
                                                                       T* c, Dim c_pitch) {
@@ -211,8 +210,8 @@ template <bool add, int V, class T, class A> void product_of_few_rows(Part part,
   }
 }
 
-// The same part of C, one block of depth: columns [k, k + depth) of A against the same rows of
-// every panel.
+// The same part of C, one block of depth:
+// columns [k, k + depth) of A against the same rows of every panel.
 template <bool add, class T, class A> void product_block(Part part, A a, Dim k, Dim depth,
                                                          const T* packed, Dim panel_pitch,
                                                          Dim columns, T* c, Dim c_pitch) {

@@ -30,8 +30,8 @@ Pool& Pool::instance() {
   static std::once_flag once;
   std::call_once(once, [] {
     g_pool = new Pool(core_count());  // never destroyed: workers may outlive main()
-    // A forked child has none of the workers, and perhaps a locked mutex: it starts with a new
-    // pool.
+    // A forked child has none of the workers,
+    // and perhaps a locked mutex: it starts with a new pool.
     pthread_atfork(nullptr, nullptr, [] { g_pool = new Pool(g_pool->threads()); });
   });
   return *g_pool;

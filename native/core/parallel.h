@@ -10,9 +10,9 @@
 
 namespace onnxgrad {
 
-// The caller works too and never waits for a worker that has not begun, so a busy machine or a
-// forked process costs speed, never progress. A second caller that finds the pool in use works
-// alone.
+// The caller works too and never waits for a worker that has not begun,
+// so a busy machine or a forked process costs speed, never progress.
+// A second caller that finds the pool in use works alone.
 class Pool {
  public:
   static Pool& instance();

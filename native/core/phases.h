@@ -1,5 +1,5 @@
-// run_phases: work in which each phase needs the one before it, on any pool of threads and without
-// a barrier.
+// run_phases: work in which each phase needs the one before it,
+// on any pool of threads and without a barrier.
 //
 // A recurrent network is a long chain of short products: step t + 1 needs all of step t. The host's
 // parallel_for promises nothing about how many of its pieces run at once, so a barrier between
@@ -44,8 +44,8 @@ class Progress {
     finished_.store(0, std::memory_order_relaxed);
     phase_.store(phase + 1, std::memory_order_release);
   }
-  // Until the phase is over. The holder of a slice is running, so the wait is short unless the
-  // machine is busy.
+  // Until the phase is over. The holder of a slice is running,
+  // so the wait is short unless the machine is busy.
   void wait_for_the_end_of(Dim phase) const {
     if (ends_soon(phase)) return;
     while (this->phase() == phase) std::this_thread::yield();
@@ -75,9 +75,9 @@ class Progress {
   alignas(64) std::atomic<Dim> taken_[kMaxSlices];  // the last phase in which a slice was taken
 };
 
-// Where member 0, 1, 2, 3, … begins among the slices: at 0, 1/2, 1/4, 3/4, … of them. Members stay
-// with the same slices from phase to phase, so what those read (packed weights) stays in the cache
-// of one core.
+// Where member 0, 1, 2, 3, … begins among the slices: at 0, 1/2, 1/4,
+// 3/4, … of them. Members stay with the same slices from phase to phase,
+// so what those read (packed weights) stays in the cache of one core.
 inline Dim first_slice(unsigned member, Dim slices) {
   Dim at = 0, part = slices;
   for (; member && part > 1; member /= 2) {
@@ -106,8 +106,8 @@ void run_phases(Call& call, Dim phases, SlicesOf&& slices_of, Body&& body) {
     const unsigned member = progress.arrive();
     for (Dim phase; (phase = progress.phase()) < phases;) {
       const Dim slices = slices_of(phase), first = detail::first_slice(member, slices);
-      // A phase with fewer slices than members is left to the first of them, whose caches hold what
-      // it reads.
+      // A phase with fewer slices than members is left
+      // to the first of them, whose caches hold what it reads.
       if (member >= slices && progress.ends_soon(phase)) continue;
       for (Dim i = 0; i < slices; ++i) {
         const Dim slice = first + i < slices ? first + i : first + i - slices;

@@ -7,9 +7,9 @@
 
 namespace onnxgrad {
 
-// The pieces lie in one range per core. A core begins with the same range in every call, so that it
-// finds in its own caches what it read or wrote there before. Whoever is done early takes pieces
-// from the ranges of the others.
+// The pieces lie in one range per core. A core begins with the same range in every call,
+// so that it finds in its own caches what it read or wrote there before.
+// Whoever is done early takes pieces from the ranges of the others.
 class Pieces {
  public:
   static constexpr int kMostRanges = 64;

@@ -8,8 +8,8 @@ namespace onnxgrad::ONNXGRAD_ISA {
 // Elements per piece of work: about 20 µs, above the cost of waking a thread.
 constexpr Dim kPointwiseGrain = Dim(1) << 15;
 
-// Above this many bytes read and written, the result is streamed past the caches (it would not fit
-// them).
+// Above this many bytes read and written, the result
+// is streamed past the caches (it would not fit them).
 constexpr Dim kStreamBytes = Dim(24) << 20;
 
 // How many of the first elements lie before an aligned address; 0 when there is no full register.
@@ -24,10 +24,10 @@ template <class T> ONNXGRAD_INLINE void put(T* p, Vec<T> v, bool streamed) {
   streamed ? stream<T>(p, v) : store<T>(p, v);
 }
 
-// Registers that are computed before the first of them is stored. A load waits for a store before it
-// when the two addresses agree in their last 12 bits, though the memory differs, and arrays that
-// were allocated one after the other lie like that: a little more than whole pages apart. Stored
-// one by one, ReluGrad took a quarter longer on them, LogSoftmaxGrad a half.
+// Registers that are computed before the first of them is stored. A load waits for a store before
+// it when the two addresses agree in their last 12 bits, though the memory differs, and arrays
+// that were allocated one after the other lie like that: a little more than whole pages apart.
+// Stored one by one, ReluGrad took a quarter longer on them, LogSoftmaxGrad a half.
 constexpr int kTogether = 4;
 
 // out[i, i + count) = f(i, count), a register at a time; count is short only at the ends. A
@@ -41,7 +41,8 @@ template <class T, class F> ONNXGRAD_INLINE void fill(Span<T> out, bool streamed
     for (int k = 0; k < kTogether; ++k) value[k] = f(i + k * lanes<T>, lanes<T>);
     for (int k = 0; k < kTogether; ++k) put<T>(out.data() + i + k * lanes<T>, value[k], streamed);
   }
-  for (; i + lanes<T> <= out.size(); i += lanes<T>) put<T>(out.data() + i, f(i, lanes<T>), streamed);
+  for (; i + lanes<T> <= out.size(); i += lanes<T>)
+    put<T>(out.data() + i, f(i, lanes<T>), streamed);
   if (i < out.size()) store_part<T>(out.data() + i, f(i, out.size() - i), out.size() - i);
 }
 

@@ -1,7 +1,9 @@
-// Linear maps that act on each axis by itself: dX = (M₁ ⊗ M₂ ⊗ …) dY, every M sparse. Pooling and resizing are such.
+// Linear maps that act on each axis by itself:
+// dX = (M₁ ⊗ M₂ ⊗ …) dY, every M sparse. Pooling and resizing are such.
 //
-// An axis is applied to all others at once: rows of the axes after it are added as vectors, and the last axis, which has
-// none after it, goes through a transposed block of lines. Axes that stay as they are cost nothing.
+// An axis is applied to all others at once: rows of the axes after it are
+// added as vectors, and the last axis, which has none after it, goes through
+// a transposed block of lines. Axes that stay as they are cost nothing.
 #pragma once
 #include <vector>
 
@@ -12,7 +14,8 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// One axis: out[i] = Σ_t weight[t]·in[source[t]] for t in [first[i], first[i + 1]); in: of dY, out: of dX.
+// One axis: out[i] = Σ_t weight[t]·in[source[t]] for
+// t in [first[i], first[i + 1]); in: of dY, out: of dX.
 template <class T> struct AxisMap {
   Dim in = 0, out = 0;
   bool identity = true;
@@ -20,10 +23,13 @@ template <class T> struct AxisMap {
   std::vector<T> weight;
 };
 
-// Collects entries in any order and sorts them by the element of dX, entries of one element in the order they came.
+// Collects entries in any order and sorts them by the element
+// of dX, entries of one element in the order they came.
 template <class T> class AxisMapBuilder {
  public:
-  AxisMapBuilder(Dim in, Dim out) { map_.in = in, map_.out = out, map_.identity = false, map_.first.assign(std::size_t(out) + 1, 0); }
+  AxisMapBuilder(Dim in, Dim out) {
+    map_.in = in, map_.out = out, map_.identity = false, map_.first.assign(std::size_t(out) + 1, 0);
+  }
   void add(Dim to, Dim from, double weight) { entries_.push_back({to, from, weight}); }
   AxisMap<T> take() {
     for (const Entry& e : entries_) ++map_.first[std::size_t(e.to) + 1];
@@ -38,7 +44,10 @@ template <class T> class AxisMapBuilder {
   }
 
  private:
-  struct Entry { Dim to, from; double weight; };
+  struct Entry {
+    Dim to, from;
+    double weight;
+  };
   AxisMap<T> map_;
   std::vector<Entry> entries_;
 };
@@ -46,12 +55,15 @@ template <class T> class AxisMapBuilder {
 namespace detail {
 
 // Rows [begin, end) of out[out, inner] from in[in, inner].
-template <class T> void apply_rows(const AxisMap<T>& m, Dim inner, const T* in, T* out, Dim begin, Dim end) {
+template <class T>
+void apply_rows(const AxisMap<T>& m, Dim inner, const T* in, T* out, Dim begin, Dim end) {
   for (Dim i = begin; i < end; ++i) {
-    const auto from = std::size_t(m.first[std::size_t(i)]), to = std::size_t(m.first[std::size_t(i) + 1]);
+    const auto from = std::size_t(m.first[std::size_t(i)]),
+               to = std::size_t(m.first[std::size_t(i) + 1]);
     each_register<T>(0, inner, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
       Vec<T> sum{};
-      for (std::size_t t = from; t < to; ++t) sum = fma(splat<T>(m.weight[t]), load_some<T>(in + m.source[t] * inner + c, n), sum);
+      for (std::size_t t = from; t < to; ++t)
+        sum = fma(splat<T>(m.weight[t]), load_some<T>(in + m.source[t] * inner + c, n), sum);
       store_some<T>(out + i * inner + c, sum, n);
     });
   }
@@ -66,7 +78,8 @@ void apply_lines(const AxisMap<T>& m, const T* in, T* out, Dim begin, Dim end, T
     transpose<T>(in + line * m.in, m.in, count, m.in, turned, lanes<T>);
     for (Dim i = 0; i < m.out; ++i) {
       Vec<T> sum{};
-      for (auto t = std::size_t(m.first[std::size_t(i)]); t < std::size_t(m.first[std::size_t(i) + 1]); ++t)
+      for (auto t = std::size_t(m.first[std::size_t(i)]);
+           t < std::size_t(m.first[std::size_t(i) + 1]); ++t)
         sum = fma(splat<T>(m.weight[t]), load<T>(turned + m.source[t] * lanes<T>), sum);
       store<T>(result + i * lanes<T>, sum);
     }
@@ -109,7 +122,10 @@ template <class T> class Separable {
   }
 
  private:
-  struct Step { std::size_t axis; Dim outer, inner; };
+  struct Step {
+    std::size_t axis;
+    Dim outer, inner;
+  };
 
   // What makes the block smaller comes first, what makes it larger last.
   void choose_order() {
@@ -122,18 +138,22 @@ template <class T> class Separable {
     for (const AxisMap<T>& m : axes_) size.push_back(m.in);
     for (std::size_t axis : order) {
       Dim outer = 1, inner = 1;
-      for (std::size_t k = 0; k < axes_.size(); ++k) (k < axis ? outer : inner) *= k == axis ? 1 : size[k];
+      for (std::size_t k = 0; k < axes_.size(); ++k)
+        (k < axis ? outer : inner) *= k == axis ? 1 : size[k];
       size[axis] = axes_[axis].out;
       steps_.push_back({axis, outer, inner});
       between_ = larger_of(between_, outer * size[axis] * inner);
       if (inner == 1) turned_ = larger_of(turned_, (axes_[axis].in + axes_[axis].out) * lanes<T>);
     }
   }
-  void declare() { scratch_ = space_.scratch<T>(2 * aligned(between_) + turned_, larger_of(1, blocks_)); }
+  void declare() {
+    scratch_ = space_.scratch<T>(2 * aligned(between_) + turned_, larger_of(1, blocks_));
+  }
   static Dim aligned(Dim count) { return (count + 15) / 16 * 16; }
 
   void run_block(const T* dy, T* dx, T* scratch) const {
-    T *turned = scratch + 2 * aligned(between_), *buffers[2] = {scratch, scratch + aligned(between_)};
+    T *turned = scratch + 2 * aligned(between_),
+      *buffers[2] = {scratch, scratch + aligned(between_)};
     const T* in = dy;
     for (std::size_t k = 0; k < steps_.size(); ++k) {
       T* out = k + 1 == steps_.size() ? dx : buffers[k % 2];
@@ -143,13 +163,15 @@ template <class T> class Separable {
         detail::apply_lines<T>(m, in, out, 0, step.outer, turned);
       else
         for (Dim o = 0; o < step.outer; ++o)
-          detail::apply_rows<T>(m, step.inner, in + o * m.in * step.inner, out + o * m.out * step.inner, 0, m.out);
+          detail::apply_rows<T>(m, step.inner, in + o * m.in * step.inner,
+                                out + o * m.out * step.inner, 0, m.out);
       in = out;
     }
   }
   void copy(Call& call, const T* dy, T* dx) const {
     call.parallel_ranges(blocks_ * out_, kPointwiseGrain, [&](Dim begin, Dim end) {
-      fill<T>(Span<T>(dx + begin, end - begin), false, [&](Dim i, Dim n) ONNXGRAD_LAMBDA { return load_some<T>(dy + begin + i, n); });
+      fill<T>(Span<T>(dx + begin, end - begin), false,
+              [&](Dim i, Dim n) ONNXGRAD_LAMBDA { return load_some<T>(dy + begin + i, n); });
     });
   }
 

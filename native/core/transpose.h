@@ -6,14 +6,15 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 namespace detail {
 
-// Of two registers seen as blocks of `width` lanes, the even blocks of both (a0 b0 a2 b2 …) or the
-// odd ones (a1 b1 a3 b3 …). Doing this for width 1, 2, 4, … with the partners `width` rows apart
-// transposes a square.
+// Of two registers seen as blocks of `width` lanes, the even blocks of both
+// (a0 b0 a2 b2 …) or the odd ones (a1 b1 a3 b3 …). Doing this for width 1,
+// 2, 4, … with the partners `width` rows apart transposes a square.
 template <int width, bool odd, class T, int... lane>
 ONNXGRAD_INLINE Vec<T> interleave(Vec<T> a, Vec<T> b, Lanes<lane...>) {
   constexpr int shift = odd ? width : 0;
   return shuffled<T>(
-      a, b, Lanes<(lane / width % 2 == 0 ? lane + shift : int(lanes<T>) + lane - width + shift)...>());
+      a, b,
+      Lanes<(lane / width % 2 == 0 ? lane + shift : int(lanes<T>) + lane - width + shift)...>());
 }
 
 template <int width, class T> ONNXGRAD_INLINE void transpose_step(Vec<T>* rows) {

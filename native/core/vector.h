@@ -1,9 +1,9 @@
-// Vec<T>: one hardware register of T, with the few operations that the compiler's vector extensions
-// lack.
+// Vec<T>: one hardware register of T, with the few
+// operations that the compiler's vector extensions lack.
 //
-// This header and everything that uses it is compiled once per instruction set, in a namespace of
-// its own (ONNXGRAD_ISA, given by CMake); the width follows from the instruction set. The only
-// intrinsics of the project are here.
+// This header and everything that uses it is compiled once per instruction set,
+// in a namespace of its own (ONNXGRAD_ISA, given by CMake); the width follows
+// from the instruction set. The only intrinsics of the project are here.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -183,7 +183,8 @@ template <int... lane> using Lanes = std::integer_sequence<int, lane...>;
 template <class T> using EachLane = std::make_integer_sequence<int, int(lanes<T>)>;
 
 // These lanes of a and b, seen as one row; known when it is compiled.
-template <class T, int... lane> ONNXGRAD_INLINE Vec<T> shuffled(Vec<T> a, Vec<T> b, Lanes<lane...>) {
+template <class T, int... lane>
+ONNXGRAD_INLINE Vec<T> shuffled(Vec<T> a, Vec<T> b, Lanes<lane...>) {
 #if defined(__clang__)
   return __builtin_shufflevector(a, b, lane...);
 #else
@@ -301,7 +302,8 @@ ONNXGRAD_INLINE Vec<T> fold(Vec<T> v, Lanes<lane...>) {
   return v + shuffled<T>(v, v, Lanes<(lane + distance) % int(lanes<T>)...>{});
 }
 // Lanes [from, from + lanes<double>) as doubles.
-template <int from, int... lane> ONNXGRAD_INLINE Vec<double> to_double(Vec<float> v, Lanes<lane...>) {
+template <int from, int... lane>
+ONNXGRAD_INLINE Vec<double> to_double(Vec<float> v, Lanes<lane...>) {
 #if defined(__clang__) || __GNUC__ >= 12
   return __builtin_convertvector(__builtin_shufflevector(v, v, (from + lane)...), Vec<double>);
 #else
@@ -311,7 +313,8 @@ template <int from, int... lane> ONNXGRAD_INLINE Vec<double> to_double(Vec<float
 #endif
 }
 // One behind the other, as floats.
-template <int... lane> ONNXGRAD_INLINE Vec<float> to_float(Vec<double> low, Vec<double> high, Lanes<lane...>) {
+template <int... lane>
+ONNXGRAD_INLINE Vec<float> to_float(Vec<double> low, Vec<double> high, Lanes<lane...>) {
   typedef float Half __attribute__((vector_size(sizeof(Vec<float>) / 2)));
   const Half a = __builtin_convertvector(low, Half), b = __builtin_convertvector(high, Half);
 #if defined(__clang__) || __GNUC__ >= 12
@@ -324,7 +327,9 @@ template <int... lane> ONNXGRAD_INLINE Vec<float> to_float(Vec<double> low, Vec<
 }
 }  // namespace detail
 
-ONNXGRAD_INLINE Vec<double> low_half(Vec<float> v) { return detail::to_double<0>(v, EachLane<double>{}); }
+ONNXGRAD_INLINE Vec<double> low_half(Vec<float> v) {
+  return detail::to_double<0>(v, EachLane<double>{});
+}
 ONNXGRAD_INLINE Vec<double> high_half(Vec<float> v) {
   return detail::to_double<int(lanes<double>)>(v, EachLane<double>{});
 }
@@ -332,8 +337,8 @@ ONNXGRAD_INLINE Vec<float> to_float(Vec<double> low, Vec<double> high) {
   return detail::to_float(low, high, EachLane<float>{});
 }
 
-// Sums of the lanes stay in registers: through memory they would wait for every store before them,
-// and stores past the caches take long.
+// Sums of the lanes stay in registers: through memory they would wait
+// for every store before them, and stores past the caches take long.
 
 // By halves: a fixed order, so the same bits every time.
 template <class T> ONNXGRAD_INLINE T sum_lanes(Vec<T> v) {
@@ -343,14 +348,16 @@ template <class T> ONNXGRAD_INLINE T sum_lanes(Vec<T> v) {
   return detail::fold<T, 1>(v, EachLane<T>{})[0];
 }
 
-ONNXGRAD_INLINE double sum_in_double(Vec<double> v) { return sum_lanes<double>(v); }
+ONNXGRAD_INLINE double sum_in_double(Vec<double> v) {
+  return sum_lanes<double>(v);
+}
 ONNXGRAD_INLINE double sum_in_double(Vec<float> v) {
   return sum_lanes<double>(low_half(v) + high_half(v));
 }
 
-// Stores past the caches: worth it when a result is larger than the last-level cache, because a
-// normal store reads the line before writing it (a third of the traffic of dX = f(dY, X)). `p`
-// aligned to kVectorBytes.
+// Stores past the caches: worth it when a result is larger than the last-level
+// cache, because a normal store reads the line before writing it
+// (a third of the traffic of dX = f(dY, X)). `p` aligned to kVectorBytes.
 template <class T> ONNXGRAD_INLINE void stream(T* p, Vec<T> v) {
 #if defined(__AVX512F__)
   _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)v);

@@ -1,6 +1,6 @@
-// Elementary functions on registers. Each states its error (measured over the range by
-// native/tests/test_vmath.cpp) and its range. Coefficients come from tools/fit_vmath.py. NaN in
-// gives NaN out, everywhere.
+// Elementary functions on registers. Each states its error
+// (measured over the range by native/tests/test_vmath.cpp) and its range.
+// Coefficients come from tools/fit_vmath.py. NaN in gives NaN out, everywhere.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -35,8 +35,8 @@ template <> struct Constants<float> {
   static constexpr float mills[] = {0.5f, 0.43829638f, 0.18323563f, 0.040633228f, 0.0041162595f};
   static constexpr float mills_below[] = {1.f,         1.6744777f,   1.2025064f,
                                           0.46947178f, 0.101858847f, 0.010317813f};
-  // mills(t) - t/√(2π) mills_below(t): one polynomial, because the difference of the two would
-  // cancel
+  // mills(t) - t/√(2π) mills_below(t): one polynomial,
+  // because the difference of the two would cancel
   static constexpr float gelu_tail[] = {0.5f,         0.039354097f, -0.48478433f,  -0.43909743f,
                                         -0.18317588f, -0.0406358f,  -0.0041162116f};
   // erf(x)/x in x², |x| <= 1; fit error 1.3e-9
@@ -61,13 +61,11 @@ template <> struct Constants<double> {
                                         2.4801521295954376e-05, 2.7557268459997064e-06,
                                         2.7620088445409746e-07, 2.510038549551032e-08};
   static constexpr double exp2_lowest = -1022;
-  static constexpr double exp2_slope[] = {// fit error 6.3e-18
-                                          0.6931471805599453,     0.24022650695910097,
-                                          0.0555041086648216,     0.009618129107606871,
-                                          0.0013333558146416927,  0.00015403530441765088,
-                                          1.5252733829851596e-05, 1.321544257022465e-06,
-                                          1.0178062436412765e-07, 7.072589488396345e-09,
-                                          4.4549624846332125e-10};
+  static constexpr double exp2_slope[] = {
+      // fit error 6.3e-18
+      0.6931471805599453,     0.24022650695910097,    0.0555041086648216,     0.009618129107606871,
+      0.0013333558146416927,  0.00015403530441765088, 1.5252733829851596e-05, 1.321544257022465e-06,
+      1.0178062436412765e-07, 7.072589488396345e-09,  4.4549624846332125e-10};
   static constexpr double mills_center = 4.0;  // 0 <= t <= 39; fit error 1.1e-16 relative
   static constexpr double mills[] = {
       0.09441064130196894,    -0.17039772154845542,    0.12437925533926304,
@@ -123,15 +121,17 @@ template <class T> ONNXGRAD_INLINE Vec<T> exp_negative(Vec<T> x, Vec<T> low = Ve
   return select(x < splat<T>(C::exp_lowest), Vec<T>{}, fma(power, e.p, power));
 }
 
-// 2^(x + low) for x <= 0 (x < 127.5 in float and 1023.5 in double); 0 where the result would be subnormal. 1 ulp. With the factor log2(e) inside constants that
-// the caller has anyway, three products cheaper than exp_negative.
+// 2^(x + low) for x <= 0 (x < 127.5 in float and 1023.5 in double);
+// 0 where the result would be subnormal. 1 ulp. With the factor log2(e) inside
+// constants that the caller has anyway, three products cheaper than exp_negative.
 template <class T> ONNXGRAD_INLINE Vec<T> exp2_negative(Vec<T> x, Vec<T> low) {
   using C = Constants<T>;
   const Vec<T> bounded = at_least(splat<T>(C::exp2_lowest), x);
   const Vec<T> shifted = bounded + C::round_magic;
   const Vec<T> r = bounded - (shifted - C::round_magic) + low;
   const Vec<T> power = power_of_two<T>(bits<T>(shifted) << C::mantissa_bits);
-  return select(x < splat<T>(C::exp2_lowest), Vec<T>{}, fma(power, r * polynomial(C::exp2_slope, r), power));
+  return select(x < splat<T>(C::exp2_lowest), Vec<T>{},
+                fma(power, r * polynomial(C::exp2_slope, r), power));
 }
 
 // a b = high + low exactly: without the residual of t², exp(-t²/2) loses 65 ulp at t = 13.
@@ -181,8 +181,8 @@ template <class T> ONNXGRAD_INLINE Vec<T> exp(Vec<T> x) {
   return select(x > highest, splat<T>(std::numeric_limits<T>::infinity()), y);
 }
 
-// e^x of a logarithm of a probability, x <= 0. 1 ulp; results below the smallest normal number are 0. What cannot be
-// such a logarithm, x > 88 (709 in double), gives a number near the largest.
+// e^x of a logarithm of a probability, x <= 0. 1 ulp; results below the smallest normal number
+// are 0. What cannot be such a logarithm, x > 88 (709 in double), gives a number near the largest.
 template <class T> ONNXGRAD_INLINE Vec<T> exp_of_log(Vec<T> x) {
   return detail::exp_negative<T>(at_most(splat<T>(sizeof(T) == 4 ? T(88) : T(709)), x));
 }
@@ -222,7 +222,8 @@ template <class T> ONNXGRAD_INLINE Vec<T> mirror(Vec<T> x, Vec<T> h) {
   return select(x < Vec<T>{}, h, T(1) - h);
 }
 
-// h of  g = s(1 + w(1 - s))  with s = sigmoid(z), at -z:  e r (1 - w r),  e = e^-z, r = 1/(1 + e).  z, w >= 0.
+// h of  g = s(1 + w(1 - s))  with s = sigmoid(z), at -z:
+//   e r (1 - w r),  e = e^-z, r = 1/(1 + e);  z, w >= 0.
 template <class T> ONNXGRAD_INLINE Vec<T> sigmoid_unit_tail(Vec<T> e, Vec<T> w) {
   const Vec<T> r = T(1) / (T(1) + e);
   return e * r * fma(-w, r, splat<T>(T(1)));
@@ -248,8 +249,8 @@ template <class T> ONNXGRAD_INLINE Vec<T> fast_gelu_derivative(Vec<T> x) {
   // makes good what 2α loses by rounding, at t² = 3/2, where 1 - w r below cancels most
   constexpr T bend = T(6 * alpha * gamma + (2 * alpha - double(slope)) / 1.5);
   const Vec<T> t = at_most(splat<T>(C::fast_gelu_limit), magnitude<T>(x)), square = t * t;
-  // e^-2u = 2^-(t p), p = (2α + 2αγt²) log2(e), with what the roundings of p and of the product lose: the power would
-  // feel both
+  // e^-2u = 2^-(t p), p = (2α + 2αγt²) log2(e), with what the roundings
+  // of p and of the product lose: the power would feel both
   const Vec<T> p = fma(square, splat<T>(cubic), splat<T>(linear));
   const Vec<T> p_low = fma(square, splat<T>(cubic), linear - p) + linear_low;
   const auto z = detail::exact_product<T>(t, p);

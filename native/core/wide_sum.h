@@ -1,5 +1,5 @@
-// Sums that lose nothing but their last rounding, for results of which the terms may cancel: float is summed in double,
-// and double with what its additions round off.
+// Sums that lose nothing but their last rounding, for results of which the terms may cancel:
+// float is summed in double, and double with what its additions round off.
 #pragma once
 #include "core/vector.h"
 
@@ -24,7 +24,9 @@ template <class T, class V> struct WideSum {
   }
   // Of each lane, where V is a register.
   ONNXGRAD_INLINE V of_lanes() const { return high + select(low == low, low, V{}); }
-  ONNXGRAD_INLINE V value() const { return low == low ? high + low : high; }  // an infinite sum has no rest
+  ONNXGRAD_INLINE V value() const {
+    return low == low ? high + low : high;
+  }  // an infinite sum has no rest
 };
 using LongSum = WideSum<double, double>;
 

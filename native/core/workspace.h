@@ -1,22 +1,20 @@
-// Workspace: the working memory of one call, taken before the first output is touched and kept for
-// the next call.
+// Workspace: the working memory of one call, taken before
+// the first output is touched and kept for the next call.
 //
-// clang-format off
 //   Workspace space;
 //   const auto packed = space.shared<T>(packed_size);     // one block that all pieces of work see
-//   const auto scratch = space.scratch<T>(size, pieces);  // blocks that pieces borrow, one at a time
-//   Workspace::acquire(call, space.bytes());              // fails here, or never; the largest of several
+//   const auto scratch = space.scratch<T>(size, pieces);  // blocks that pieces borrow, one each
+//   Workspace::acquire(call, space.bytes());              // fails here or never
 //   … call.output<T>(…) …
-//   space.open();                                         // ends the use of the workspace that was open before
+//   space.open();                                         // ends the use of what was open before
 //   call.parallel_for(pieces, [&](Dim piece) {
 //     const auto mine = space.borrow(scratch);            // given back at the end of the scope
 //     … mine.data() …
 //   });
-// clang-format on
 //
-// Nothing is allocated per piece. The number of scratch blocks is bounded by the processors and by
-// kWorkspaceBytes: a piece that finds none free waits for one, which some other piece is certain to
-// give back.
+// Nothing is allocated per piece. The number of scratch blocks is bounded
+// by the processors and by kWorkspaceBytes: a piece that finds none
+// free waits for one, which some other piece is certain to give back.
 #pragma once
 #include <atomic>
 #include <cstdlib>
@@ -30,8 +28,8 @@ namespace onnxgrad {
 // What a call may take beyond its outputs, whatever the shapes.
 constexpr Dim kWorkspaceBytes = Dim(64) << 20;
 
-// Divides one block of memory into aligned arrays. From nullptr it only counts: `bytes()` is what
-// to reserve.
+// Divides one block of memory into aligned arrays.
+// From nullptr it only counts: `bytes()` is what to reserve.
 class Carver {
  public:
   explicit Carver(char* memory) : memory_(memory) {}
@@ -78,8 +76,8 @@ class Workspace {
 
   Dim bytes() const { return bytes_; }
 
-  // Memory is kept per calling thread and only grows, so that a training step allocates in its
-  // first round only.
+  // Memory is kept per calling thread and only grows,
+  // so that a training step allocates in its first round only.
   static void acquire(const Call& call, Dim bytes) {
     Block& block = kept();
     if (block.size >= bytes) return;

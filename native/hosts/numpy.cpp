@@ -1,4 +1,5 @@
-// The NumPy host: every operator as a Python callable. Only this file and its headers know nanobind.
+// The NumPy host: every operator as a Python callable.
+// Only this file and its headers know nanobind.
 #include "core/parallel.h"
 #include "hosts/numpy_arguments.h"
 #include "hosts/numpy_optimizers.h"
@@ -64,8 +65,10 @@ class NumpyHost final : public Host {
     constexpr int layout = PyBUF_ND | PyBUF_STRIDES | PyBUF_FORMAT;
     if (is_masked(array)) contract_.fail(who + " is a masked array, expected one without a mask");
     if (!buffer.acquire(array, layout | PyBUF_WRITABLE))
-      contract_.fail(who + " is " + (buffer.acquire(array, layout) ? "read-only" : "of type " + dtype_name(array)) +
-                     ", expected a writable array");
+      contract_.fail(
+          who + " is " +
+          (buffer.acquire(array, layout) ? "read-only" : "of type " + dtype_name(array)) +
+          ", expected a writable array");
     const TensorView view = view_of(*buffer);
     if (view.type != out.type)
       contract_.fail(who + " is of type " + dtype_name(array) + ", expected " + name_of(out.type));
@@ -75,7 +78,8 @@ class NumpyHost final : public Host {
     if (!PyBuffer_IsContiguous(&*buffer, 'C'))
       contract_.fail(who + " is not contiguous, expected a C-contiguous array");
     if (!aligned(*buffer))
-      contract_.fail(who + " begins between two of its elements' addresses, expected an aligned array");
+      contract_.fail(who +
+                     " begins between two of its elements' addresses, expected an aligned array");
     out.data = view.data;
   }
   const Contract& contract_;
@@ -180,12 +184,13 @@ class Kernel {
     const auto text = name_from(name);
     const int i = text ? contract_.output_index(*text) : -1;
     if (i < 0)
-      contract_.fail("no output is called " + shown(name) + ", expected names of " + output_names());
+      contract_.fail("no output is called " + shown(name) + ", expected names of " +
+                     output_names());
     return static_cast<std::size_t>(i);
   }
 
-  // outputs=("dX", "dW") asks for some; out= gives memory, and asks for what it gives unless
-  // outputs= says more.
+  // outputs=("dX", "dW") asks for some; out= gives memory,
+  // and asks for what it gives unless outputs= says more.
   void choose_outputs(const Arguments& a, NumpyHost& host, TensorView* views) const {
     if (!a.outputs) {
       for (std::size_t i = 0; i < contract_.outputs().size(); ++i) views[i].present = true;
@@ -207,7 +212,8 @@ class Kernel {
   }
   void give(NumpyHost& host, const TensorView* views, std::size_t i, PyObject* array) const {
     if (!views[i].present)
-      contract_.fail("out is given for " + contract_.outputs()[i].name + ", which outputs leaves out");
+      contract_.fail("out is given for " + contract_.outputs()[i].name +
+                     ", which outputs leaves out");
     host.given[i] = array;
   }
   nb::object names_in(PyObject* outputs) const {
@@ -217,19 +223,21 @@ class Kernel {
     contract_.fail("outputs is " + shown(outputs) + ", expected names of " + output_names());
   }
 
-  // A kernel writes while it reads. What it may write over is the one input of which the contract says so, in its
-  // own place; other inputs that share memory with an `out` are copied first, and two outputs may not share any.
+  // A kernel writes while it reads. What it may write over is the one input
+  // of which the contract says so, in its own place; other inputs that share
+  // memory with an `out` are copied first, and two outputs may not share any.
   void separate(const NumpyHost& host, Input* held, TensorView* inputs) const {
     Buffer memory[kMaxTensors];
     for (std::size_t o = 0; o < host.given.size(); ++o) {
-      if (!host.given[o] || !memory[o].acquire(host.given[o], PyBUF_C_CONTIGUOUS)) continue;  // refused later
+      if (!host.given[o] || !memory[o].acquire(host.given[o], PyBUF_C_CONTIGUOUS))
+        continue;  // refused later
       for (std::size_t before = 0; before < o; ++before)
         if (memory[before].held() && overlap(*memory[before], *memory[o]))
           contract_.fail("out for " + contract_.outputs()[o].name + " shares memory with out for " +
                          contract_.outputs()[before].name + ", expected arrays of their own");
       for (std::size_t i = 0; i < contract_.inputs().size(); ++i) {
-        const bool may_be_same =
-            static_cast<int>(i) == contract_.inplace_input() && static_cast<int>(o) == contract_.inplace_output();
+        const bool may_be_same = static_cast<int>(i) == contract_.inplace_input() &&
+                                 static_cast<int>(o) == contract_.inplace_output();
         if (inputs[i].present && overlap(*held[i].buffer, *memory[o]) &&
             !(may_be_same && (*held[i].buffer).buf == (*memory[o]).buf))
           held[i].move(inputs[i]);

@@ -34,7 +34,8 @@ std::string shown(PyObject* object) {
   return Py_TYPE(object)->tp_name;
 }
 
-// A name as Python gave it; nothing where it is no text that UTF-8 has. Zeros are letters like others.
+// A name as Python gave it; nothing where it is no
+// text that UTF-8 has. Zeros are letters like others.
 std::optional<std::string_view> name_from(PyObject* object) {
   Py_ssize_t size = 0;
   const char* bytes = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &size) : nullptr;
@@ -102,7 +103,8 @@ std::string dtype_name(PyObject* array) {
   return nb::cast<std::string>(nb::str(dtype));
 }
 
-// The class of NumPy's masked arrays, by its name: it shares its buffer and keeps quiet about the mask.
+// The class of NumPy's masked arrays, by its name:
+// it shares its buffer and keeps quiet about the mask.
 bool is_masked(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "MaskedArray";
 }
@@ -123,7 +125,8 @@ struct Input {
 
   TensorView open(const Contract& contract, const TensorSpec& spec, PyObject* object) {
     if (is_masked(object))
-      contract.fail("input " + spec.name + " is a masked array, expected one without a mask (numpy.ma.filled makes it)");
+      contract.fail("input " + spec.name +
+                    " is a masked array, expected one without a mask (numpy.ma.filled makes it)");
     if (!buffer.acquire(object, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) || !aligned(*buffer)) {
       buffer.release();
       copy = nb::steal(PyObject_CallOneArg(g_as_contiguous, object));
@@ -149,8 +152,10 @@ struct Input {
 
  private:
   // NumPy says why, unless it is no fault of the argument (memory, Ctrl-C).
-  [[noreturn]] static void fail_to_convert(const Contract& contract, const TensorSpec& spec, PyObject* object) {
-    if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError)) raise_python();
+  [[noreturn]] static void fail_to_convert(const Contract& contract, const TensorSpec& spec,
+                                           PyObject* object) {
+    if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError))
+      raise_python();
     PyErr_Clear();
     contract.fail("input " + spec.name + " is of type " + Py_TYPE(object)->tp_name +
                   ", of which NumPy makes no array; expected an array of numbers");
@@ -239,8 +244,7 @@ Attribute attribute_of(const Contract& contract, const AttributeSpec& spec, PyOb
     case Kind::texts: value = list_of<Strings>(o, text_of); break;
     case Kind::none: break;
   }
-  if (!value)
-    contract.fail(spec.name + " is " + shown(o) + ", expected " + name_of(spec.kind));
+  if (!value) contract.fail(spec.name + " is " + shown(o) + ", expected " + name_of(spec.kind));
   return *value;
 }
 

@@ -1,5 +1,5 @@
-// The ONNX Runtime host: every operator as a custom op of domain com.microsoft, in one plain shared
-// library.
+// The ONNX Runtime host: every operator as a custom op
+// of domain com.microsoft, in one plain shared library.
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
@@ -190,8 +190,8 @@ bool has_optional_input(const Contract& c) {
                      [](const TensorSpec& t) { return t.optional; });
 }
 
-// ---- in-place hints. The runtime does not say which operator it asks about, so there is a
-// function per pair.
+// ---- in-place hints. The runtime does not say which
+// operator it asks about, so there is a function per pair.
 
 template <int Input, int Output> std::size_t ORT_CALL inplace_pair(int** inputs, int** outputs) {
   *inputs = static_cast<int*>(std::malloc(sizeof(int)));
@@ -261,8 +261,8 @@ bool uses(const Contract& c, const char* variable) {
          std::any_of(c.outputs().begin(), c.outputs().end(), is);
 }
 
-// One descriptor per operator and types. They live as long as the process: sessions keep pointers
-// to them.
+// One descriptor per operator and types. They live as
+// long as the process: sessions keep pointers to them.
 ort::Domain* make_domain() {
   static std::deque<Operator> operators;
   ort::Domain* domain = nullptr;

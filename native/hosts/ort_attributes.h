@@ -75,9 +75,9 @@ Strings split(const std::string& text) {
   return words;
 }
 
-// Runtimes before 1.25 cannot hand a list of strings to a custom op. Graphs made by onnxgrad carry
-// the list a second time, as one string `<name>_text` with commas; a node with the list alone is
-// refused there, never misread.
+// Runtimes before 1.25 cannot hand a list of strings to a custom op.
+// Graphs made by onnxgrad carry the list a second time, as one string `<name>_text`
+// with commas; a node with the list alone is refused there, never misread.
 Attribute read_texts(const Contract& c, const AttributeSpec& a, const ort::KernelInfo* info) {
   const std::string joined = a.name + "_text";
   const Attribute text = read_text(c, a, joined.c_str(), info);

@@ -10,8 +10,8 @@ struct KnownDims {
   std::vector<std::string> names;
 };
 
-// The dims of input `index`; nothing when its rank is unknown (which looks like rank 0) or a dim
-// has neither size nor name.
+// The dims of input `index`; nothing when its rank is unknown
+// (which looks like rank 0) or a dim has neither size nor name.
 bool read_dims(const ort::InferContext* context, std::size_t index, KnownDims& dims) {
   ort::TypeShape* shape = nullptr;
   if (ort::Status* status = ort::InferInput::call(context, index, &shape))
@@ -79,9 +79,9 @@ void set_output(const ort::InferContext* context, std::size_t index, ort::Elemen
   ort::ReleaseTypeShape::call(shape);
 }
 
-// The element type of an output, from a required input of the same type; undefined when there is
-// none. The runtime asks one descriptor of an operator for all of its types, so the descriptor's
-// own types say nothing here.
+// The element type of an output, from a required input of the same type;
+// undefined when there is none. The runtime asks one descriptor of an operator
+// for all of its types, so the descriptor's own types say nothing here.
 ort::ElementType find_type(const Contract& c, const ort::InferContext* context,
                            const TensorSpec& output) {
   for (std::size_t input = 0; input < c.inputs().size(); ++input) {
@@ -95,8 +95,8 @@ ort::ElementType find_type(const Contract& c, const ort::InferContext* context,
   return ort::kUndefined;
 }
 
-// Only required leading outputs: telling the shape of one that a node lacks ends the process up
-// to 1.27.
+// Only required leading outputs: telling the shape
+// of one that a node lacks ends the process up to 1.27.
 void infer_shapes(const Contract& c, const ort::InferContext* context) {
   for (std::size_t i = 0; i < c.outputs().size() && !c.outputs()[i].optional; ++i) {
     KnownDims dims;

@@ -1,5 +1,5 @@
-// What every operator file needs: the call, and the macro that compiles its function for both
-// types.
+// What every operator file needs: the call,
+// and the macro that compiles its function for both types.
 #pragma once
 #include "core/call.h"
 #include "core/vector.h"

@@ -1,12 +1,12 @@
-// The operators of one instruction set, as a table. Compiled once per instruction set, like every
-// operator.
+// The operators of one instruction set, as a table.
+// Compiled once per instruction set, like every operator.
 #include "ops/table.h"
 
 #include "ops/op.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-#define ONNXGRAD_OP(folder, op)            \
+#define ONNXGRAD_OP(folder, op)    \
   const Contract& op##_contract(); \
   template <class T> void op(Call&);
 #include "ops/ops.inc"

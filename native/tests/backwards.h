@@ -1,4 +1,5 @@
-// Pieces from the last to the first, for the hosts of the tests: no operator may depend on their order.
+// Pieces from the last to the first, for the hosts of the tests:
+// no operator may depend on their order.
 #pragma once
 #include <atomic>
 

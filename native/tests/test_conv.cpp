@@ -1,5 +1,6 @@
-// ConvTraining and ConvGrad under sanitizers: random convolutions in memory of exactly the right size. Every element
-// of every output must be written; what is written there is judged by the Python tests.
+// ConvTraining and ConvGrad under sanitizers: random convolutions in memory
+// of exactly the right size. Every element of every output must be written;
+// what is written there is judged by the Python tests.
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -8,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/backwards.h"
 #include "core/call.h"
+#include "tests/backwards.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
-// Products, packers and transpose against plain loops in double, on sizes around every tile and
-// block boundary.
+// Products, packers and transpose against plain loops in double,
+// on sizes around every tile and block boundary.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -28,8 +28,8 @@ template <class T> std::vector<T> random(Dim size) {
   return v;
 }
 
-// Largest |c - exact| over the size of the terms, and whether the margin of c right of column n is
-// untouched.
+// Largest |c - exact| over the size of the terms,
+// and whether the margin of c right of column n is untouched.
 template <class T> double error_of(const std::vector<T>& a, const std::vector<T>& b,
                                    const std::vector<T>& before, const std::vector<T>& c, Dim m,
                                    Dim n, Dim k, Dim pitch, bool add) {

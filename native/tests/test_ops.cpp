@@ -5,8 +5,8 @@
 #include <memory>
 #include <random>
 
-#include "tests/backwards.h"
 #include "core/call.h"
+#include "tests/backwards.h"
 
 namespace {
 
@@ -46,8 +46,8 @@ template <class T> struct Tensor {
   }
 };
 
-// Only for operators whose inputs share one shape, or end in a bias: the others have tests of their
-// own.
+// Only for operators whose inputs share one shape,
+// or end in a bias: the others have tests of their own.
 bool is_pointwise(const Contract& c) {
   for (const TensorSpec& t : c.inputs())
     if (t.dims != "[shape...]" && t.dims != "[outer..., C]" && t.dims != "[C]") return false;
@@ -73,10 +73,19 @@ template <class T> void run(const Op& op, const Shape& shape, bool reuse, std::m
 
 int main() {
   std::mt19937 random(1);
-  const Shape shapes[] = {{1, 1},   {3, 5},      {0, 4},      {4, 0},       {2, 3, 7},
-                          {17, 33}, {1, 70'001}, {40'000, 2}, {5, 1, 2, 3}, {1, 300'007},
+  const Shape shapes[] = {{1, 1},
+                          {3, 5},
+                          {0, 4},
+                          {4, 0},
+                          {2, 3, 7},
+                          {17, 33},
+                          {1, 70'001},
+                          {40'000, 2},
+                          {5, 1, 2, 3},
+                          {1, 300'007},
                           // written past the caches
-                          {2'200, 1'024}, {2'101, 1'003}};
+                          {2'200, 1'024},
+                          {2'101, 1'003}};
   int runs = 0;
   for (const Op& op : ops()) {
     if (!is_pointwise(op.contract())) continue;

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/backwards.h"
 #include "core/call.h"
+#include "tests/backwards.h"
 
 namespace {
 
@@ -82,8 +82,8 @@ Setting random_setting(const Contract& c) {
   set(lstm ? "input_forget" : "linear_before_reset", std::int64_t(pick(0, 1)));
   if (pick(0, 3) == 0) set("clip", 0.5f);
   if (pick(0, 3) == 0) {
-    // Bounded ones: with the others, and weights that are all positive, states grow past any
-    // number.
+    // Bounded ones: with the others, and weights that
+    // are all positive, states grow past any number.
     constexpr const char* names[] = {"Sigmoid", "Tanh", "HardSigmoid", "Softsign"};
     Strings functions;
     for (Dim i = 0; i < s.D * (lstm ? 3 : 2); ++i) functions.push_back(names[pick(0, 3)]);

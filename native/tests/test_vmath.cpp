@@ -1,5 +1,5 @@
-// The error of every elementary function, against long double, and its special values. One program
-// per instruction set.
+// The error of every elementary function, against long double,
+// and its special values. One program per instruction set.
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -59,7 +59,8 @@ template <class T> void check_all() {
       "exp", onnxgrad::ONNXGRAD_ISA::exp<T>, [](long double x) { return exp(x); },
       single ? -87 : -700, single ? 88 : 700, 1.5, tiny);
   check<T>(
-      "exp of a logarithm", exp_of_log<T>, [](long double x) { return exp(x); }, single ? -87 : -700, 0, 1.5, tiny);
+      "exp of a logarithm", exp_of_log<T>, [](long double x) { return exp(x); },
+      single ? -87 : -700, 0, 1.5, tiny);
   check<T>(
       "tanh", onnxgrad::ONNXGRAD_ISA::tanh<T>, [](long double x) { return tanh(x); }, -20, 20, 3,
       tiny);

@@ -11,7 +11,8 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 namespace {
 
-// Elements per piece: about 30 µs of memory traffic, and the four streams of a piece fit the second-level cache.
+// Elements per piece: about 30 µs of memory traffic,
+// and the four streams of a piece fit the second-level cache.
 constexpr Dim kGrain = Dim(1) << 14;
 
 struct Piece {
@@ -37,7 +38,8 @@ template <class F> void for_each(const std::vector<Piece>& pieces, F&& body) {
       Dim(pieces.size()),
       [](void* c, Turn& turn) {
         auto& context = *static_cast<Context*>(c);
-        for (Dim i; (i = turn.next()) >= 0;) context.body(i, context.pieces[static_cast<std::size_t>(i)]);
+        for (Dim i; (i = turn.next()) >= 0;)
+          context.body(i, context.pieces[static_cast<std::size_t>(i)]);
       },
       &context);
 }
@@ -46,20 +48,24 @@ template <class T> struct Clamp {
   explicit Clamp(const Incoming& in)
       : scale(splat<T>(T(in.scale))),
         limit(splat<T>(in.limit > 0 ? T(in.limit) : std::numeric_limits<T>::infinity())) {}
-  ONNXGRAD_INLINE Vec<T> operator()(Vec<T> g) const { return at_least(-limit, at_most(limit, g * scale)); }
+  ONNXGRAD_INLINE Vec<T> operator()(Vec<T> g) const {
+    return at_least(-limit, at_most(limit, g * scale));
+  }
   Vec<T> scale, limit;
 };
 
-template <class T>
-void adam(const Buffers<T>& p, const Buffers<T>& g, const Buffers<T>& m, const Buffers<T>& v, const AdamSettings& s,
-          const Incoming& incoming) {
+template <class T> void adam(const Buffers<T>& p, const Buffers<T>& g, const Buffers<T>& m,
+                             const Buffers<T>& v, const AdamSettings& s, const Incoming& incoming) {
   const Clamp<T> clamp(incoming);
   // In double, then rounded once: 1 - β₂ᵗ in float loses half its digits at the first steps.
-  const double correction1 = 1 - std::pow(s.beta1, s.step), correction2 = 1 - std::pow(s.beta2, s.step);
+  const double correction1 = 1 - std::pow(s.beta1, s.step),
+               correction2 = 1 - std::pow(s.beta2, s.step);
   const Vec<T> shrink = splat<T>(T(s.decoupled ? 1 - s.lr * s.decay : 1.0));
   const Vec<T> decay = splat<T>(T(s.decoupled ? 0.0 : s.decay));
-  const Vec<T> new1 = splat<T>(T(1 - s.beta1)), keep2 = splat<T>(T(s.beta2)), new2 = splat<T>(T(1 - s.beta2));
-  const Vec<T> rate = splat<T>(T(s.lr / correction1)), widen = splat<T>(T(1 / std::sqrt(correction2)));
+  const Vec<T> new1 = splat<T>(T(1 - s.beta1)), keep2 = splat<T>(T(s.beta2)),
+               new2 = splat<T>(T(1 - s.beta2));
+  const Vec<T> rate = splat<T>(T(s.lr / correction1)),
+               widen = splat<T>(T(1 / std::sqrt(correction2)));
   const Vec<T> epsilon = splat<T>(T(s.epsilon));
   for_each(cut(p), [&](Dim, const Piece& piece) {
     T *pp = p[piece.tensor].data() + piece.begin, *mp = m[piece.tensor].data() + piece.begin,
@@ -82,12 +88,13 @@ void adam(const Buffers<T>& p, const Buffers<T>& g, const Buffers<T>& m, const B
   });
 }
 
-template <class T>
-void sgd(const Buffers<T>& p, const Buffers<T>& g, const Buffers<T>& b, const SgdSettings& s,
-         const Incoming& incoming) {
+template <class T> void sgd(const Buffers<T>& p, const Buffers<T>& g, const Buffers<T>& b,
+                            const SgdSettings& s, const Incoming& incoming) {
   const Clamp<T> clamp(incoming);
-  const Vec<T> lr = splat<T>(T(s.lr)), momentum = splat<T>(T(s.momentum)), decay = splat<T>(T(s.decay));
-  const Vec<T> share = splat<T>(T(s.first ? 1.0 : 1 - s.dampening)), keep = splat<T>(T(s.first ? 0.0 : s.momentum));
+  const Vec<T> lr = splat<T>(T(s.lr)), momentum = splat<T>(T(s.momentum)),
+               decay = splat<T>(T(s.decay));
+  const Vec<T> share = splat<T>(T(s.first ? 1.0 : 1 - s.dampening)),
+               keep = splat<T>(T(s.first ? 0.0 : s.momentum));
   const bool has_momentum = !b.empty();
   for_each(cut(p), [&](Dim, const Piece& piece) {
     T* pp = p[piece.tensor].data() + piece.begin;

@@ -1,7 +1,8 @@
-// The optimizers: parameters and state are lists of buffers, updated in place, one pass over the memory.
+// The optimizers: parameters and state are lists of buffers,
+// updated in place, one pass over the memory.
 //
-// Every list has one span per tensor; the tensors of p, g and the state agree in size. Pieces are cut by the sizes
-// alone, so every number of threads gives the same bits.
+// Every list has one span per tensor; the tensors of p, g and the state agree in size.
+// Pieces are cut by the sizes alone, so every number of threads gives the same bits.
 #pragma once
 #include <vector>
 
@@ -17,7 +18,8 @@ struct Incoming {
   double limit = 0;  // 0: no limit
 };
 
-// m += (1 - β₁)(g - m),  v = β₂v + (1 - β₂)g²,  p -= lr·m̂ / (√v̂ + ε)  with m̂ = m/(1 - β₁ᵗ), v̂ = v/(1 - β₂ᵗ).
+// m += (1 - β₁)(g - m),  v = β₂v + (1 - β₂)g²,
+// p -= lr·m̂ / (√v̂ + ε)  with m̂ = m/(1 - β₁ᵗ), v̂ = v/(1 - β₂ᵗ).
 // The decay is added to g (Adam), or taken from p first when `decoupled` (AdamW).
 struct AdamSettings {
   double lr, beta1, beta2, epsilon, decay;
@@ -25,7 +27,8 @@ struct AdamSettings {
   bool decoupled;
 };
 
-// b = μb + (1 - d)g, in the first step b = g;  p -= lr·(nesterov ? g + μb : b).  Without momentum there is no b.
+// b = μb + (1 - d)g, in the first step b = g;  p -= lr·(nesterov ? g + μb : b).
+// Without momentum there is no b.
 struct SgdSettings {
   double lr, momentum, dampening, decay;
   bool nesterov, first;
@@ -35,14 +38,21 @@ struct SgdSettings {
 template <class T> struct Optimizers {
   void (*adam)(const Buffers<T>& p, const Buffers<T>& g, const Buffers<T>& m, const Buffers<T>& v,
                const AdamSettings&, const Incoming&);
-  void (*sgd)(const Buffers<T>& p, const Buffers<T>& g, const Buffers<T>& b, const SgdSettings&, const Incoming&);
-  double (*squares)(const Buffers<T>& g);                          // Σ g², in double; NaN or inf if any g is
-  void (*add)(const Buffers<T>& total, const Buffers<T>& g);       // total += g
+  void (*sgd)(const Buffers<T>& p, const Buffers<T>& g, const Buffers<T>& b, const SgdSettings&,
+              const Incoming&);
+  double (*squares)(const Buffers<T>& g);  // Σ g², in double; NaN or inf if any g is
+  void (*add)(const Buffers<T>& total, const Buffers<T>& g);  // total += g
 };
 
-namespace baseline { template <class T> const Optimizers<T>& optimizers(); }
-namespace avx2 { template <class T> const Optimizers<T>& optimizers(); }
-namespace avx512 { template <class T> const Optimizers<T>& optimizers(); }
+namespace baseline {
+template <class T> const Optimizers<T>& optimizers();
+}
+namespace avx2 {
+template <class T> const Optimizers<T>& optimizers();
+}
+namespace avx512 {
+template <class T> const Optimizers<T>& optimizers();
+}
 
 // Those for the best instruction set that this processor has.
 template <class T> const Optimizers<T>& optimizers();

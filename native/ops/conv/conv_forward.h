@@ -1,13 +1,14 @@
 // Y of a convolution, with the algorithms of conv_grad_*.h.
 //
-// A convolution turned around (its result taken for its input, channels for filters, the taps mirrored) has as its dX
-// what the convolution itself computes:
+// A convolution turned around (its result taken for its input, channels for filters,
+// the taps mirrored) has as its dX what the convolution itself computes:
 //
 //   Y[m][o] = Σ_{c, k} X[c][o + k·dilation − pad] · W[m][c][k]
-//   dX[c][i] = Σ_{m, k} dY[m][i + pad − k·dilation] · W[m][c][k]     with pad → (kernel − 1)·dilation − pad
+//   dX[c][i] = Σ_{m, k} dY[m][i + pad − k·dilation] · W[m][c][k]
+//              with pad → (kernel − 1)·dilation − pad
 //
-// so each algorithm for dX with stride 1 serves for Y as well. With a stride, Y is the direct product whose pixels read X
-// `stride` apart, or, for single channels, a kernel of its own.
+// so each algorithm for dX with stride 1 serves for Y as well. With a stride, Y is the direct
+// product whose pixels read X `stride` apart, or, for single channels, a kernel of its own.
 #pragma once
 #include "ops/conv/conv_grad_choose.h"
 
@@ -25,7 +26,8 @@ inline ConvShape turned_around(const ConvShape& s) {
   return t;
 }
 
-// Y[f][o] = Σ_tap X[o·stride + tap·dilation − pad] · W[f][tap]: one channel and few filters per group.
+// Y[f][o] = Σ_tap X[o·stride + tap·dilation − pad] · W[f][tap]:
+// one channel and few filters per group.
 template <class T> class DepthwiseForward : public InputGradient<T> {
  public:
   explicit DepthwiseForward(const ConvShape& s) : s_(s), g_(s), plane_(s) {
@@ -42,7 +44,8 @@ template <class T> class DepthwiseForward : public InputGradient<T> {
       for (Dim i = begin; i < end; ++i) {
         plane_.copy(x.data() + i * s_.in_size(), memory.data());
         for (Dim f = i * s_.filters; f < (i + 1) * s_.filters; ++f)
-          set_plane(f % (s_.groups * s_.filters), memory.data(), w.data(), y.data() + f * s_.out_size());
+          set_plane(f % (s_.groups * s_.filters), memory.data(), w.data(),
+                    y.data() + f * s_.out_size());
       }
     });
   }
@@ -55,8 +58,10 @@ template <class T> class DepthwiseForward : public InputGradient<T> {
       for (Dim h = 0; h < g_.out[1]; ++h, y += g_.out[2]) {
         const T* row = x + plane_.row_of(d, h);
         Dim i = 0;
-        for (; i + 2 * lanes<T> <= g_.out[2]; i += 2 * lanes<T>) set_registers<2>(bias, row + i, w, y + i, lanes<T>);
-        for (; i < g_.out[2]; i += lanes<T>) set_registers<1>(bias, row + i, w, y + i, smaller(lanes<T>, g_.out[2] - i));
+        for (; i + 2 * lanes<T> <= g_.out[2]; i += 2 * lanes<T>)
+          set_registers<2>(bias, row + i, w, y + i, lanes<T>);
+        for (; i < g_.out[2]; i += lanes<T>)
+          set_registers<1>(bias, row + i, w, y + i, smaller(lanes<T>, g_.out[2] - i));
       }
   }
 
@@ -70,7 +75,8 @@ template <class T> class DepthwiseForward : public InputGradient<T> {
       const Vec<T> factor = splat<T>(w[tap]);
       const T* from = x + plane_.offset(tap);
 #pragma GCC unroll 2
-      for (int r = 0; r < registers; ++r) sum[r] = fma(factor, load<T>(from + r * lanes<T>), sum[r]);
+      for (int r = 0; r < registers; ++r)
+        sum[r] = fma(factor, load<T>(from + r * lanes<T>), sum[r]);
     }
 #pragma GCC unroll 2
     for (int r = 0; r < registers - 1; ++r) store<T>(y + r * lanes<T>, sum[r]);
@@ -92,12 +98,13 @@ template <class T> class PlainForward : public InputGradient<T> {
   Dim bytes() const override { return 0; }
   void run(Call& call, Span<const T> x, Span<const T> w, Span<T> y) override {
     call.parallel_for(s_.out_size() ? s_.images * s_.groups * s_.filters : 0, [&](Dim plane) {
-      const Dim filter = plane % (s_.groups * s_.filters), pair = plane / s_.filters;  // (image, group)
+      const Dim filter = plane % (s_.groups * s_.filters),
+                pair = plane / s_.filters;  // (image, group)
       Shape o = detail::zero_index(s_.out);
       for (Dim i = 0; i < s_.out_size(); ++i, detail::next_index(o, s_.out))
-        y[plane * s_.out_size() + i] =
-            T(sum(x.data() + pair * s_.channels * s_.in_size(), w.data() + filter * s_.channels * s_.taps(), o) +
-              double(this->bias(filter)));
+        y[plane * s_.out_size() + i] = T(sum(x.data() + pair * s_.channels * s_.in_size(),
+                                             w.data() + filter * s_.channels * s_.taps(), o) +
+                                         double(this->bias(filter)));
     });
   }
 
@@ -117,9 +124,9 @@ template <class T> class PlainForward : public InputGradient<T> {
 };
 
 // `s` is the convolution, `turned` the same turned around: both outlive what is returned.
-template <class T>
-std::unique_ptr<InputGradient<T>> choose_forward(const ConvShape& s, const ConvShape& turned,
-                                                 std::int64_t winograd_tile) {
+template <class T> std::unique_ptr<InputGradient<T>> choose_forward(const ConvShape& s,
+                                                                    const ConvShape& turned,
+                                                                    std::int64_t winograd_tile) {
   std::unique_ptr<InputGradient<T>> chosen;
   const bool fast = s.rank() <= 3 && !empty(s);
   const bool strided = is_strided(turned);

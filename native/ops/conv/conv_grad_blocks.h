@@ -1,5 +1,5 @@
-// How the algorithms cut images into pieces, and how a piece with its zero borders gets into
-// working memory.
+// How the algorithms cut images into pieces, and how
+// a piece with its zero borders gets into working memory.
 #pragma once
 #include <algorithm>
 
@@ -27,7 +27,8 @@ inline Dim even_piece(Dim total, Dim most) {
   return total <= 0 ? 1 : ceil_div(total, ceil_div(total, larger(most, 1)));
 }
 
-// One algorithm for dX, planned for one shape. For Y (conv_forward.h) it begins its sums with a bias.
+// One algorithm for dX, planned for one shape.
+// For Y (conv_forward.h) it begins its sums with a bias.
 template <class T> class InputGradient {
  public:
   virtual ~InputGradient() = default;
@@ -49,8 +50,8 @@ template <class T> class InputGradient {
   Span<const T> bias_;
 };
 
-// One algorithm for dW, planned for one shape. Some sum dY for dBias on the way, which saves
-// reading it once more.
+// One algorithm for dW, planned for one shape.
+// Some sum dY for dBias on the way, which saves reading it once more.
 template <class T> class FilterGradient {
  public:
   virtual ~FilterGradient() = default;
@@ -59,8 +60,8 @@ template <class T> class FilterGradient {
   virtual void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) = 0;
 };
 
-// out[i] = Σ_part partial[part][i], added in order; some numbers at a time, which the compiler
-// keeps in registers.
+// out[i] = Σ_part partial[part][i], added in order;
+// some numbers at a time, which the compiler keeps in registers.
 template <class P, class T> void add_parts(Call& call, const P* partial, Dim parts, Span<T> out) {
   constexpr Dim together = 64;
   call.parallel_ranges(out.size(), 16384, [&](Dim begin, Dim end) {
@@ -99,8 +100,8 @@ struct Block {
   Dim pixels() const { return images * size[0] * size[1] * size[2]; }
 };
 
-// Images × grid, cut into blocks of at most `most` pixels: several whole images, else slabs, else
-// rows, else parts of a row.
+// Images × grid, cut into blocks of at most `most` pixels:
+// several whole images, else slabs, else rows, else parts of a row.
 class Blocks {
  public:
   Blocks(Dim images, const Dim (&grid)[3], Dim most) : images_(images) {
@@ -162,16 +163,16 @@ struct Box {
   }
 };
 
-// Columns [x, x + lanes) of a row, read as if zeros stood before and after it; `inside` says that
-// none are needed.
+// Columns [x, x + lanes) of a row, read as if zeros stood
+// before and after it; `inside` says that none are needed.
 template <bool inside, class T>
 ONNXGRAD_INLINE Vec<T> load_bordered(const T* row, Dim width, Dim x) {
   if constexpr (inside) return load<T>(row + x);
   return load_between<T>(row + x, clamp(-x, 0, lanes<T>), clamp(width - x, 0, lanes<T>));
 }
 
-// The part of a plane that begins at `origin` (which may lie outside), with zeros where there is no
-// plane.
+// The part of a plane that begins at `origin`
+// (which may lie outside), with zeros where there is no plane.
 template <class T> void copy_box(const T* plane, const Dim (&dims)[3], const Dim (&origin)[3],
                                  const Dim (&size)[3], const Box& box, T* out) {
   for (Dim d = 0; d < size[0]; ++d)

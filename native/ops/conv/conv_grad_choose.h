@@ -1,6 +1,6 @@
-// Which algorithm computes the gradients of a convolution. Decided by the shape alone, so that
-// every machine and number of threads does the same. ConvTransposeGrad chooses its filter gradient
-// here too.
+// Which algorithm computes the gradients of a convolution.
+// Decided by the shape alone, so that every machine and number of threads
+// does the same. ConvTransposeGrad chooses its filter gradient here too.
 #pragma once
 #include <memory>
 
@@ -51,8 +51,8 @@ inline bool suits_quartered_winograd(const ConvShape& s) {
   return true;
 }
 
-// 4×4, stride 2: four phases of 2×2 taps. Where an odd size leaves half a tile it must be a small
-// part.
+// 4×4, stride 2: four phases of 2×2 taps.
+// Where an odd size leaves half a tile it must be a small part.
 inline bool suits_phased_winograd(const ConvShape& s) {
   if (s.rank() != 2 || !has_winograd_channels(s)) return false;
   for (int a = 0; a < 2; ++a)
@@ -84,7 +84,8 @@ template <class A, class Base> bool plan(std::unique_ptr<Base>& chosen, const Co
   return chosen->bytes() <= kWorkspaceBytes;
 }
 
-// The first that suits the shape and fits; null when none does. Also for a convolution turned around.
+// The first that suits the shape and fits;
+// null when none does. Also for a convolution turned around.
 template <class T>
 std::unique_ptr<InputGradient<T>> choose_fast_dx(const ConvShape& s, std::int64_t winograd_tile) {
   std::unique_ptr<InputGradient<T>> chosen;

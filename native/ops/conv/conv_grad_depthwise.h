@@ -1,5 +1,5 @@
-// One input channel per group: each plane of dY meets one plane of X, and nothing is summed over
-// channels.
+// One input channel per group: each plane of dY meets
+// one plane of X, and nothing is summed over channels.
 #pragma once
 #include "core/residues.h"
 #include "ops/conv/conv_grad_blocks.h"
@@ -33,8 +33,7 @@ template <class T> class DepthwiseDx : public InputGradient<T> {
 #pragma GCC unroll 4
     for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 4
-      for (int j = 0; j < 3; ++j)
-        factor[i][j] = splat<T>(w[s_.turned ? 3 * i + j : 8 - 3 * i - j]);
+      for (int j = 0; j < 3; ++j) factor[i][j] = splat<T>(w[s_.turned ? 3 * i + j : 8 - 3 * i - j]);
     const Dim width = s_.in[1];
     for (Dim x = 0; x < width; x += lanes<T>) {
       if (x > 0 && x + lanes<T> > width)
@@ -46,11 +45,11 @@ template <class T> class DepthwiseDx : public InputGradient<T> {
     }
   }
 
-  // A register of columns of dX, from top to bottom; `first` is the leftmost column of dY that they
-  // read.
-  template <bool inside>
-  ONNXGRAD_INLINE void set_columns(const Vec<T> (&factor)[3][3], const T* dy, Dim first,
-                                   Vec<T> bias, T* dx, Dim count) const {
+  // A register of columns of dX, from top to bottom;
+  // `first` is the leftmost column of dY that they read.
+  template <bool inside> ONNXGRAD_INLINE void set_columns(const Vec<T> (&factor)[3][3], const T* dy,
+                                                          Dim first, Vec<T> bias, T* dx,
+                                                          Dim count) const {
     // What the rows so far have given to the row above this one, and to this one.
     Vec<T> above = bias, here = bias;
     for (Dim y = 0; y < s_.in[0] + 2; ++y) {
@@ -92,9 +91,7 @@ template <class T> class SortedPlane {
   }
   Dim size() const { return size_[0] * size_[1] * row_; }
   // Where outputs (d, h, 0 …) begin to read, and how far from there a tap is.
-  Dim row_of(Dim d, Dim h) const {
-    return (d * g_.stride[0] * size_[1] + h * g_.stride[1]) * row_;
-  }
+  Dim row_of(Dim d, Dim h) const { return (d * g_.stride[0] * size_[1] + h * g_.stride[1]) * row_; }
   Dim offset(Dim tap) const { return offsets_[std::size_t(tap)]; }
 
   // Column i goes to residue i % stride, place i / stride. What lies outside X is left as it is: 0.
@@ -116,14 +113,14 @@ template <class T> class SortedPlane {
   std::vector<Dim> offsets_;
 };
 
-// Planes of a few registers' width are traversed by columns of registers: each row is loaded once and serves three. Wider
-// ones by rows, which memory delivers faster than anything else.
+// Planes of a few registers' width are traversed by columns of registers: each row is loaded
+// once and serves three. Wider ones by rows, which memory delivers faster than anything else.
 template <class T> bool is_wide(Dim width) {
   return width > 2 * lanes<T>;
 }
 
-// dW[f][tap] = Σ dY[f][o] · X[o·stride + tap·dilation − pad], any stride, dilation and number of
-// filters per channel.
+// dW[f][tap] = Σ dY[f][o] · X[o·stride + tap·dilation − pad],
+// any stride, dilation and number of filters per channel.
 template <class T> class DepthwiseDw : public FilterGradient<T> {
  public:
   explicit DepthwiseDw(const ConvShape& s) : s_(s), g_(s), plane_(s) {
@@ -190,13 +187,13 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
           for (int k = 0; k < count; ++k) sum[k] = fma(v, load<T>(at[k] + row + w), sum[k]);
         }
       }
-#pragma GCC unroll 8  // an index known at run time only would keep the sums in memory, in the loop
-                      // above too
+// With an index known at run time only, the sums would be kept in memory, in the loop above too.
+#pragma GCC unroll 8
     for (int k = 0; k < count; ++k) sums[tap + k] += double(sum_lanes<T>(sum[k]));
   }
 
-  // 3×3, stride 1: each row of X is loaded once and meets the three rows of dY that read it. No
-  // copy of X is needed.
+  // 3×3, stride 1: each row of X is loaded once and meets
+  // the three rows of dY that read it. No copy of X is needed.
   void add_3x3(const T* dy, const T* x, double* sums) const {
     Vec<T> sum[3][3] = {};
     for (Dim row = 0; row < g_.in[1] && is_wide<T>(g_.out[2]); ++row) add_row(dy, x, row, sum);
@@ -239,8 +236,8 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
     }
   }
 
-  // A register of columns of dY, from top to bottom; `first` is the leftmost column of X that they
-  // read.
+  // A register of columns of dY, from top to bottom;
+  // `first` is the leftmost column of X that they read.
   template <bool inside> ONNXGRAD_INLINE void add_columns(const T* dy, const T* x, Dim first,
                                                           Dim count, Vec<T> (&sum)[3][3]) const {
     Vec<T> two_above{}, above{};  // rows h − 2 and h − 1 of dY

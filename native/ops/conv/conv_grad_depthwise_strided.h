@@ -1,5 +1,6 @@
-// dX of a convolution with a stride and one filter per channel. The columns x = r (mod stride) of a row meet the same taps,
-// and dY at x / stride plus a shift that depends on the tap alone: each residue is a row of its own, and the rows are merged.
+// dX of a convolution with a stride and one filter per channel. The columns
+// x = r (mod stride) of a row meet the same taps, and dY at x / stride plus a shift that
+// depends on the tap alone: each residue is a row of its own, and the rows are merged.
 #pragma once
 #include "core/residues.h"
 #include "ops/conv/conv_grad_blocks.h"
@@ -12,8 +13,8 @@ template <class T> class DepthwiseStridedDx : public InputGradient<T> {
 
   explicit DepthwiseStridedDx(const ConvShape& s) : s_(s), g_(s) {
     for (int a = 0; a < 3; ++a) {
-      low_[a] = smaller(
-          floor_div(g_.pad[a] - (g_.kernel[a] - 1) * g_.dilation[a], g_.stride[a]), 0);
+      low_[a] =
+          smaller(floor_div(g_.pad[a] - (g_.kernel[a] - 1) * g_.dilation[a], g_.stride[a]), 0);
       size_[a] = (g_.in[a] - 1 + g_.pad[a]) / g_.stride[a] - low_[a] + 1;
     }
     pitch_ = ceil_div(size_[2], lanes<T>) * lanes<T> + 2 * lanes<T>;
@@ -83,7 +84,8 @@ template <class T> class DepthwiseStridedDx : public InputGradient<T> {
     Dim count = 0;
     for (Dim i = 0; i < g_.kernel[0]; ++i)
       for (Dim j = 0; j < g_.kernel[1]; ++j) {
-        const Dim at_d = d + g_.pad[0] - i * g_.dilation[0], at_h = h + g_.pad[1] - j * g_.dilation[1];
+        const Dim at_d = d + g_.pad[0] - i * g_.dilation[0],
+                  at_h = h + g_.pad[1] - j * g_.dilation[1];
         if (at_d % g_.stride[0] != 0 || at_h % g_.stride[1] != 0) continue;
         const Dim row = (at_d / g_.stride[0] - low_[0]) * size_[1] + at_h / g_.stride[1] - low_[1];
         rows[count++] = {dy + row * pitch_, w + (i * g_.kernel[1] + j) * g_.kernel[2]};

@@ -1,7 +1,7 @@
 // dW as an implicit matrix product over pixels:
 //
-//   dW[m][(c, tap)] = Σ_pixel A[(c, tap)][pixel] · B[pixel][m],   A = X[c][pixel·stride +
-//   tap·dilation − pad],  B = dYᵀ
+//   dW[m][(c, tap)] = Σ_pixel A[(c, tap)][pixel] · B[pixel][m]
+//   A[(c, tap)][pixel] = X[c][pixel·stride + tap·dilation − pad],   B = dYᵀ
 //
 // A is read in place from a copy of X with zero borders. The sum over pixels is cut into parts by
 // the shape alone; their results are added in order. dBias sums the packed dY.
@@ -94,8 +94,8 @@ template <class T> class DirectDw : public FilterGradient<T> {
       dy_ = carver.take<T>(most.pixels() * all.panel_piece_ * kPanel<T>);
     }
 
-    // One part of the pixels, for row_piece_ rows from `row` and panel_piece_ panels of filters
-    // from `panel`.
+    // One part of the pixels, for row_piece_ rows from
+    // `row` and panel_piece_ panels of filters from `panel`.
     void run(Dim group, Dim part, Dim row, Dim panel) {
       const Dim rows = smaller(all_.row_piece_, all_.rows_ - row),
                 panels = smaller(all_.panel_piece_, all_.panels_ - panel);

@@ -1,11 +1,11 @@
 // dX as an implicit matrix product: nothing is unrolled into memory.
 //
-//   dX[pixel][c] = Σ_k A[pixel][k] · B[k][c],   k = (m, tap),   A[pixel][(m, tap)] = dY[m][pixel +
-//   shift(tap)]
+//   dX[pixel][c] = Σ_k A[pixel][k] · B[k][c],   k = (m, tap)
+//   A[pixel][(m, tap)] = dY[m][pixel + shift(tap)]
 //
-// With stride s, the pixels i = r (mod s) of each residue r meet the same taps, and dY at pixel (i
-// − r)/s plus a shift that depends on the tap alone: each residue is a convolution of its own, a
-// "phase", with stride 1. A phase that no tap reaches has gradient 0.
+// With stride s, the pixels i = r (mod s) of each residue r meet the same taps, and dY at pixel
+// (i − r)/s plus a shift that depends on the tap alone: each residue is a convolution of its own,
+// a "phase", with stride 1. A phase that no tap reaches has gradient 0.
 #pragma once
 #include <vector>
 
@@ -14,8 +14,8 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 struct Phase {
-  Dim first[3], count[3];  // pixels first + stride·q, q < count, along each axis
-  Dim low[3], span[3];     // shifts run from low to low + span
+  Dim first[3], count[3];   // pixels first + stride·q, q < count, along each axis
+  Dim low[3], span[3];      // shifts run from low to low + span
   Dim step[3] = {1, 1, 1};  // pixel q meets dY at step·q plus a shift
   // How much of dY `pixels` neighbours along axis a read.
   Dim reach(int a, Dim pixels) const { return (pixels - 1) * step[a] + 1 + span[a]; }
@@ -28,8 +28,8 @@ struct Phase {
 
 namespace detail {
 
-// The taps k of one axis that residue r meets: r + pad − k·dilation divisible by the stride. Shift:
-// the quotient.
+// The taps k of one axis that residue r meets:
+// r + pad − k·dilation divisible by the stride. Shift: the quotient.
 struct AxisTap {
   Dim tap, shift;
 };
@@ -75,14 +75,15 @@ inline Phase make_forward_phase(const Geometry& g) {
   for (Dim d = 0; d < g.kernel[0]; ++d)
     for (Dim h = 0; h < g.kernel[1]; ++h)
       for (Dim w = 0; w < g.kernel[2]; ++w)
-        phase.taps.push_back({Dim(phase.taps.size()),
-                              {d * g.dilation[0], h * g.dilation[1], w * g.dilation[2]}});
+        phase.taps.push_back(
+            {Dim(phase.taps.size()), {d * g.dilation[0], h * g.dilation[1], w * g.dilation[2]}});
   return phase;
 }
 
 }  // namespace detail
 
-// A convolution turned around is one phase: its pixel q reads what is to be convolved at step·q + tap·dilation.
+// A convolution turned around is one phase: its pixel
+// q reads what is to be convolved at step·q + tap·dilation.
 inline std::vector<Phase> phases_of(const Geometry& g) {
   std::vector<Phase> phases;
   if (g.turned) return {detail::make_forward_phase(g)};
@@ -94,9 +95,9 @@ inline std::vector<Phase> phases_of(const Geometry& g) {
   return phases;
 }
 
-// The phase that task `index` belongs to, and its number there. Phases with equally many tasks take
-// turns: those of one block read the same part of dY and write into the same cache lines of dX,
-// which are then still near.
+// The phase that task `index` belongs to, and its number there.
+// Phases with equally many tasks take turns: those of one block read the same
+// part of dY and write into the same cache lines of dX, which are then still near.
 template <class Work> struct TaskOfPhase {
   const Work* work;
   Dim index;
@@ -175,8 +176,8 @@ template <class T> class DirectDx : public InputGradient<T> {
     Dim first_task;
   };
 
-  // Filters whose taps make up one block of depth, and whose copies (`bytes` each) stay in the
-  // cache.
+  // Filters whose taps make up one block of depth,
+  // and whose copies (`bytes` each) stay in the cache.
   static Dim filters_together(const ConvShape& s, const Phase& phase, Dim bytes) {
     const Dim taps = Dim(phase.taps.size());
     return taps ? even_piece(s.filters,
@@ -236,7 +237,8 @@ template <class T> class DirectDx : public InputGradient<T> {
       const Dim channels = all_.s_.channels, first = panel * kPanel<T>;
       for (Dim c = 0; c < smaller(channels - first, kPanelsPerTask * kPanel<T>); c += lanes<T>) {
         const Vec<T> bias = all_.bias(group * channels + first + c, channels - first - c);
-        for (Dim i = 0; i < block.pixels(); ++i) onnxgrad::ONNXGRAD_ISA::store<T>(sums_ + i * pitch_ + c, bias);
+        for (Dim i = 0; i < block.pixels(); ++i)
+          onnxgrad::ONNXGRAD_ISA::store<T>(sums_ + i * pitch_ + c, bias);
       }
     }
 
@@ -259,8 +261,7 @@ template <class T> class DirectDx : public InputGradient<T> {
     void copy_dy(Dim group, const Block& b, Dim m, Dim count) {
       Dim origin[3], size[3];
       for (int a = 0; a < 3; ++a)
-        origin[a] = b.at[a] * phase_.step[a] + phase_.low[a],
-        size[a] = phase_.reach(a, b.size[a]);
+        origin[a] = b.at[a] * phase_.step[a] + phase_.low[a], size[a] = phase_.reach(a, b.size[a]);
       const Dim plane = all_.g_.out[0] * all_.g_.out[1] * all_.g_.out[2];
       for (Dim n = 0; n < b.images; ++n)
         for (Dim j = 0; j < count; ++j) {

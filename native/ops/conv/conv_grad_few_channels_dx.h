@@ -1,11 +1,12 @@
 // dX for up to four channels per group (a first layer, a depthwise convolution): registers hold
 // neighbouring pixels, because there are not enough channels to fill one.
 //
-//   dX[c][pixel] = Σ_k A[c][k] · B[k][pixel],   k = (m, tap),   B[(m, tap)][pixel] = dY[m][pixel +
-//   shift(tap)]
+//   dX[c][pixel] = Σ_k A[c][k] · B[k][pixel],   k = (m, tap)
+//   B[(m, tap)][pixel] = dY[m][pixel + shift(tap)]
 //
-// in phases, as in conv_grad_direct_dx.h. B is read in place from a copy of dY with zero borders. A
-// register may run over the end of a row into the border: those sums are computed and thrown away.
+// in phases, as in conv_grad_direct_dx.h. B is read in place from a copy of dY with zero borders.
+// A register may run over the end of a row into the border:
+// those sums are computed and thrown away.
 #pragma once
 #include "ops/conv/conv_grad_direct_dx.h"
 
@@ -98,8 +99,7 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
     T* to = space_[weights_].data() + group * group_weights_ + phase.weights_at;
     for (Dim m = 0; m < s_.filters; ++m)
       for (const Phase::Tap& tap : phase.taps)
-        for (Dim c = 0; c < s_.channels; ++c)
-          *to++ = w_[s_.taps_at(group, m, c) + tap.index];
+        for (Dim c = 0; c < s_.channels; ++c) *to++ = w_[s_.taps_at(group, m, c) + tap.index];
   }
 
   class Task {

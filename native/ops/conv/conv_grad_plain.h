@@ -1,6 +1,6 @@
-// The gradients of a convolution from their definition, for any rank, without working memory. Slow,
-// and kept as the version that one can read; also what is left when no faster algorithm takes a
-// shape.
+// The gradients of a convolution from their definition, for any rank,
+// without working memory. Slow, and kept as the version that one can read;
+// also what is left when no faster algorithm takes a shape.
 #pragma once
 #include "ops/conv/conv_grad_few_numbers.h"
 
@@ -45,8 +45,8 @@ inline Dim input_of(const ConvShape& s, const Shape& o, const Shape& k) {
 
 }  // namespace detail
 
-// dX[n, c, i] = Σ_{m, k} dY[n, m, o(i, k)] · W[m, c, k], over the taps k that connect i with an
-// output o.
+// dX[n, c, i] = Σ_{m, k} dY[n, m, o(i, k)] · W[m, c, k],
+// over the taps k that connect i with an output o.
 template <class T>
 void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w, Span<T> dx) {
   const Dim in = s.in_size(), out = s.out_size(), taps = s.taps();
@@ -71,8 +71,8 @@ void plain_dx(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> w,
   });
 }
 
-// dW[m, c, k] = Σ_{n, o} dY[n, m, o] · X[n, c, i(o, k)], over the outputs o that read an input i
-// through tap k.
+// dW[m, c, k] = Σ_{n, o} dY[n, m, o] · X[n, c, i(o, k)],
+// over the outputs o that read an input i through tap k.
 template <class T>
 void plain_dw(Call& call, const ConvShape& s, Span<const T> dy, Span<const T> x, Span<T> dw) {
   const Dim in = s.in_size(), out = s.out_size(), taps = s.taps();

@@ -1,7 +1,7 @@
 // 1×1 kernels with stride 1 and no padding: plain matrix products on the tensors as they lie.
 //
-//   dX[c][pixel] = Σ_m W[m][c] · dY[m][pixel]          dW[m][c] = Σ_pixel dY[m][pixel] ·
-//   X[c][pixel]
+//   dX[c][pixel] = Σ_m W[m][c] · dY[m][pixel]
+//   dW[m][c]     = Σ_pixel dY[m][pixel] · X[c][pixel]
 #pragma once
 #include "ops/conv/conv_grad_blocks.h"
 #include "ops/conv/conv_grad_plain.h"
@@ -122,7 +122,7 @@ template <class T> class PointwiseDx : public InputGradient<T> {
       for (Dim i = row; i < row + rows && begin; ++i)
         std::fill(to + i * pitch, to + i * pitch + columns, this->bias(group * s_.channels + i));
       add || begin ? panel_tile<true>(a, rows, depth, packed, to + row * pitch, pitch, columns)
-          : panel_tile<false>(a, rows, depth, packed, to + row * pitch, pitch, columns);
+                   : panel_tile<false>(a, rows, depth, packed, to + row * pitch, pitch, columns);
     });
   }
 
@@ -148,8 +148,8 @@ template <class T> class PointwiseDx : public InputGradient<T> {
   Span<T> dx_;
 };
 
-// The one of dY and X with more channels gives the rows and is read in place; the other is
-// transposed into panels.
+// The one of dY and X with more channels gives the rows and
+// is read in place; the other is transposed into panels.
 template <class T> class PointwiseDw : public FilterGradient<T> {
  public:
   explicit PointwiseDw(const ConvShape& s)

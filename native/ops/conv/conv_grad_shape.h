@@ -4,15 +4,16 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// Y[n, g·filters + m, o] = Σ_{c, k} X[n, g·channels + c, o·stride + k·dilation − pad] · W[g·filters
-// + m, c, k]
+// Y[n, g·filters + m, o] =
+//   Σ_{c, k} X[n, g·channels + c, o·stride + k·dilation − pad] · W[g·filters + m, c, k]
 struct ConvShape {
   Dim images, groups;
   Dim channels, filters;  // per group
   Shape in, out, kernel, stride, dilation,
       pad;  // one entry per spatial dim; pad: before the first element
   int rank() const { return in.rank(); }
-  // Turned around, for the algorithms of dX to compute Y (conv_forward.h): W then lies as [channel][filter][tap].
+  // Turned around, for the algorithms of dX to compute
+  // Y (conv_forward.h): W then lies as [channel][filter][tap].
   bool turned = false;
   Shape step;  // from one pixel to the next in what is read; empty for 1
   // Where the taps of a filter and channel begin in W, and how far those of the next channel are.
@@ -81,8 +82,8 @@ inline Dim check_groups(const Call& call) {
   return group;
 }
 
-// A list attribute with one number per spatial dim (or `per_dim` of them), all at least `least`;
-// `initial` when absent.
+// A list attribute with one number per spatial dim
+// (or `per_dim` of them), all at least `least`; `initial` when absent.
 inline Shape checked_list(const Call& call, const char* name, int per_dim, Dim least, Dim initial) {
   const Integers given = call.integers(name);
   const int expected = call.dims("in...").rank() * per_dim;
@@ -121,8 +122,8 @@ inline Dim extent(const ConvShape& s, int a) {
 
 // Sets s.pad and returns the size that dY must have.
 //   NOTSET, VALID:  out = ⌊(in + begin + end − extent) / stride⌋ + 1
-//   SAME_*:         out = ⌈in / stride⌉, padded as evenly as possible; an odd one goes after
-//   (UPPER) or before (LOWER)
+//   SAME_*:         out = ⌈in / stride⌉, padded as evenly as possible;
+//                   an odd one goes after (UPPER) or before (LOWER)
 inline Shape resolve_pads(const Call& call, ConvShape& s) {
   const std::string& mode = call.text("auto_pad");
   const Shape given = checked_list(call, "pads", 2, 0, 0);

@@ -1,18 +1,18 @@
-// What both Winograd gradients share: the transforms of F(m×m, r×r), and tiles of images in working
-// memory.
+// What both Winograd gradients share: the transforms
+// of F(m×m, r×r), and tiles of images in working memory.
 //
-// A 3-tap correlation of 4 inputs to 2 outputs takes 4 products instead of 6 (Lavin and Gray 2015,
-// Winograd 1980):
+// A 3-tap correlation of 4 inputs to 2 outputs takes
+// 4 products instead of 6 (Lavin and Gray 2015, Winograd 1980):
 //
 //   y = Aᵀ[(G g) ⊙ (Bᵀ d)]        d: m + r − 1 inputs, g: r taps, y: m outputs
 //
-// In two dims each transform acts on columns, then on rows. Summed over channels, ⊙ becomes (m + r
-// − 1)² matrix products. The gradient of g is dg = Gᵀ[(A dy) ⊙ (Bᵀ d)]: the same matrices,
-// transposed.
+// In two dims each transform acts on columns, then on rows.
+// Summed over channels, ⊙ becomes (m + r − 1)² matrix products.
+// The gradient of g is dg = Gᵀ[(A dy) ⊙ (Bᵀ d)]: the same matrices, transposed.
 //
-// Two convolutions are made of such ones: a third dim is a sum over the slabs that an output reads,
-// and r·s taps with stride s are s² "phases" of r×r taps with stride 1, each on the pixels of one
-// residue of the stride.
+// Two convolutions are made of such ones: a third dim is a sum over the slabs
+// that an output reads, and r·s taps with stride s are s² "phases" of r×r
+// taps with stride 1, each on the pixels of one residue of the stride.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -100,8 +100,8 @@ template <> struct Winograd<4, 3> {
   }
 };
 
-// Applies a one-dimensional transform of `from` to `to` numbers to the columns, then to the rows,
-// of a square.
+// Applies a one-dimensional transform of `from` to `to`
+// numbers to the columns, then to the rows, of a square.
 template <int from, int to, class V, class F>
 ONNXGRAD_INLINE void both_ways(const V (&in)[from][from], V (&out)[to][to], F&& transform) {
   V half[from][to];  // half[j] is column j, transformed
@@ -183,9 +183,9 @@ template <int m> struct TileGrid {
   Blocks blocks(Dim images, Dim most) const { return Blocks(images, {1, rows, columns}, most); }
 };
 
-// Where the patches of tiles lie in a plane: those of neighbouring tiles begin m·step pixels apart,
-// the first at (y, x); the elements of a patch are `step` pixels apart. Phase (i, j) is the same i
-// rows down and j columns to the right.
+// Where the patches of tiles lie in a plane: those of neighbouring tiles begin m·step
+// pixels apart, the first at (y, x); the elements of a patch are `step` pixels apart.
+// Phase (i, j) is the same i rows down and j columns to the right.
 struct PatchGrid {
   Dim y, x, step;
   Dim phases() const { return step * step; }

@@ -2,9 +2,12 @@
 //
 //   dW[f][(k, phase, c)] = Gᵀ [Σ_tiles (A dY Aᵀ) ⊙ (Bᵀ X B)] G      k: tap along the slabs
 //
-// the sum as (m + r − 1)² products  P[ξ][k][f][(phase, c)] += Y[ξ][tile][f]ᵀ · X[ξ][tile + k
-// slabs][(phase, c)]  over the tiles. The tiles go by in rounds: transform some, then multiply
-// them, each of the products a piece of work of its own.
+// the sum as (m + r − 1)² products over the tiles,
+//
+//   P[ξ][k][f][(phase, c)] += Y[ξ][tile][f]ᵀ · X[ξ][tile + k slabs][(phase, c)]
+//
+// The tiles go by in rounds: transform some, then multiply them,
+// each of the products a piece of work of its own.
 #pragma once
 #include "ops/conv/conv_grad_winograd.h"
 
@@ -192,8 +195,8 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
     }
   }
 
-  // One block of depth after the other, in which the tiles of dY stay in the cache from panel to
-  // panel.
+  // One block of depth after the other, in which
+  // the tiles of dY stay in the cache from panel to panel.
   void add_tiles(Dim point, Dim k, const Part& part, Dim dy_tile, Dim x_tile, Dim tiles, bool add) {
     const T* y = space_[dy_tiles_].data() + (point * round_dy_ + dy_tile) * dy_pitch_;
     const T* x = space_[x_tiles_].data() + point * round_x_ * product_pitch_ + x_tile * kPanel<T>;

@@ -1,5 +1,5 @@
-// dX of a 3×3 (or d×3×3) convolution with stride 1 by Winograd: a correlation of dY with the
-// mirrored filters,
+// dX of a 3×3 (or d×3×3) convolution with stride 1 by Winograd:
+// a correlation of dY with the mirrored filters,
 //
 //   dX[c][i] = Σ_{m, j} dY[m][i + j + pad − (kernel − 1)] · W[m][c][kernel − 1 − j]
 //
@@ -41,7 +41,8 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
   WinogradCorrelation<T, m, 3> correlation_;
 };
 
-// The same for 5×5: four kernels of 3×3, filled up with zeros. 64 products for four outputs instead of 100.
+// The same for 5×5: four kernels of 3×3, filled up with zeros.
+// 64 products for four outputs instead of 100.
 template <class T> class QuarteredWinogradDx : public InputGradient<T> {
  public:
   explicit QuarteredWinogradDx(const ConvShape& s) : s_(s), correlation_(quartered(s)) {}
@@ -66,7 +67,8 @@ template <class T> class QuarteredWinogradDx : public InputGradient<T> {
     return c;
   }
 
-  // taps[3·i + j][channel]: tap (i, j) of one of the four kernels, of the mirrored filter (as it is when turned around).
+  // taps[3·i + j][channel]: tap (i, j) of one of the four kernels,
+  // of the mirrored filter (as it is when turned around).
   void load_quarter(const T* w, Dim filter, Dim quarter, Dim panel, T* taps) const {
     const Dim first = panel * kPanel<T>, width = smaller(s_.channels - first, kPanel<T>);
     const T* from = w + s_.taps_at(0, filter, first);

@@ -3,15 +3,16 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& conv_training_contract() {
-  static const Contract c =
-      with_conv_attributes(Contract("ConvTraining"))
-          .summary("Conv, fast for weights that change with every step.")
-          .formula("Y[n,m,o] = B[m] + Σ X[n,c,i]·W[m,c,k], the sum over what i = o·stride + k·dilation − pad connects")
-          .accuracy(Measure::rms, 1e-6, 1e-14)
-          .input("X", "T[N, C, in...]", "images, or signals, or volumes")
-          .input("W", "T[M, Cg, kernel...]", "filters; Cg = C / group")
-          .optional("B", "T[M]", "what is added to each filter's result")
-          .output("Y", "T[N, M, out...]", "the convolution");
+  static const Contract c = with_conv_attributes(Contract("ConvTraining"))
+                                .summary("Conv, fast for weights that change with every step.")
+                                .formula(
+                                    "Y[n,m,o] = B[m] + Σ X[n,c,i]·W[m,c,k], the sum over what i = "
+                                    "o·stride + k·dilation − pad connects")
+                                .accuracy(Measure::rms, 1e-6, 1e-14)
+                                .input("X", "T[N, C, in...]", "images, or signals, or volumes")
+                                .input("W", "T[M, Cg, kernel...]", "filters; Cg = C / group")
+                                .optional("B", "T[M]", "what is added to each filter's result")
+                                .output("Y", "T[N, M, out...]", "the convolution");
   return c;
 }
 

@@ -3,53 +3,68 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& conv_transpose_grad_contract() {
-  static const Contract c = Contract("ConvTransposeGrad")
-      .summary("Gradient of ConvTranspose, in any number of spatial dims.")
-      .formula("dX[n,c,i] = Σ dY[n,m,o]·W[c,m,k]; dW[c,m,k] = Σ X[n,c,i]·dY[n,m,o]; dBias[m] = Σ dY[n,m,o]; "
-               "the sums over what o = i·stride + k·dilation − pad connects")
-      .accuracy(Measure::rms, 2e-6, 1e-13)
-      .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}, "how pads follow from the shapes")
-      .attr("dilations", Kind::integers, "distance between kernel elements; 1 along each spatial dim when absent")
-      .attr("group", 1, "number of groups that channels and filters are divided into")
-      .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
-      .attr("output_padding", Kind::integers, "elements added after each spatial dim of Y; none when absent")
-      .attr("output_shape", Kind::integers, "the spatial dims of Y; pads follow from it")
-      .attr("pads", Kind::integers, "elements taken away before each spatial dim of Y, then after each; none when absent")
-      .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
-      .input("dY", "T[N, M, out...]", "cotangent of Y")
-      .input("X", "T[N, C, in...]", "what went into ConvTranspose")
-      .input("W", "T[C, Mg, kernel...]", "filters; Mg = M / group")
-      .optional_output("dX", "T[N, C, in...]", "gradient of X")
-      .optional_output("dW", "T[C, Mg, kernel...]", "gradient of W")
-      .optional_output("dBias", "T[M]", "gradient of the bias");
+  static const Contract c =
+      Contract("ConvTransposeGrad")
+          .summary("Gradient of ConvTranspose, in any number of spatial dims.")
+          .formula(
+              "dX[n,c,i] = Σ dY[n,m,o]·W[c,m,k]; dW[c,m,k] = Σ X[n,c,i]·dY[n,m,o]; dBias[m] = Σ "
+              "dY[n,m,o]; "
+              "the sums over what o = i·stride + k·dilation − pad connects")
+          .accuracy(Measure::rms, 2e-6, 1e-13)
+          .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
+                "how pads follow from the shapes")
+          .attr("dilations", Kind::integers,
+                "distance between kernel elements; 1 along each spatial dim when absent")
+          .attr("group", 1, "number of groups that channels and filters are divided into")
+          .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
+          .attr("output_padding", Kind::integers,
+                "elements added after each spatial dim of Y; none when absent")
+          .attr("output_shape", Kind::integers, "the spatial dims of Y; pads follow from it")
+          .attr(
+              "pads", Kind::integers,
+              "elements taken away before each spatial dim of Y, then after each; none when absent")
+          .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
+          .input("dY", "T[N, M, out...]", "cotangent of Y")
+          .input("X", "T[N, C, in...]", "what went into ConvTranspose")
+          .input("W", "T[C, Mg, kernel...]", "filters; Mg = M / group")
+          .optional_output("dX", "T[N, C, in...]", "gradient of X")
+          .optional_output("dW", "T[C, Mg, kernel...]", "gradient of W")
+          .optional_output("dBias", "T[M]", "gradient of the bias");
   return c;
 }
 
 namespace {
 
 Dim check_transposed_groups(const Call& call) {
-  const Dim group = call.integer("group"), channels = call.dim("C"), filters = call.dim("M"), per_group = call.dim("Mg");
+  const Dim group = call.integer("group"), channels = call.dim("C"), filters = call.dim("M"),
+            per_group = call.dim("Mg");
   if (group < 1 || channels % group != 0)
-    call.fail("group is " + std::to_string(group) + ", expected a divisor of C = " + std::to_string(channels) + " (from X)");
+    call.fail("group is " + std::to_string(group) +
+              ", expected a divisor of C = " + std::to_string(channels) + " (from X)");
   if (per_group * group != filters)
-    call.fail("input W has " + std::to_string(per_group) + " filters per group, expected M / group = " + std::to_string(filters) + " / " +
+    call.fail("input W has " + std::to_string(per_group) +
+              " filters per group, expected M / group = " + std::to_string(filters) + " / " +
               std::to_string(group) + " (M from dY)");
   return group;
 }
 
 // Sets s.pad and returns the size that dY must have:
 //   out = (in − 1)·stride + extent + output_padding − begin − end
-// SAME_* and output_shape fix `out` and divide what is to be taken away; the odd one goes after (UPPER) or before.
+// SAME_* and output_shape fix `out` and divide what is to be
+// taken away; the odd one goes after (UPPER) or before.
 Shape resolve_transposed_pads(const Call& call, ConvShape& s) {
   const std::string& mode = call.text("auto_pad");
-  const Shape pads = detail::checked_list(call, "pads", 2, 0, 0), extra = detail::checked_list(call, "output_padding", 1, 0, 0);
+  const Shape pads = detail::checked_list(call, "pads", 2, 0, 0),
+              extra = detail::checked_list(call, "output_padding", 1, 0, 0);
   const Shape wanted = detail::checked_list(call, "output_shape", 1, 0, 0);
   Shape size;
   for (int a = 0; a < s.rank(); ++a) {
     const Dim full = (s.out[a] - 1) * s.stride[a] + detail::extent(s, a) + extra[a];
-    const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER", fixed = call.given("output_shape");
+    const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER",
+               fixed = call.given("output_shape");
     if (!same && !fixed) {
-      const Dim begin = mode == "VALID" ? 0 : pads[a], end = mode == "VALID" ? 0 : pads[a + s.rank()];
+      const Dim begin = mode == "VALID" ? 0 : pads[a],
+                end = mode == "VALID" ? 0 : pads[a + s.rank()];
       s.pad.push_back(begin), size.push_back(full - begin - end);
       continue;
     }
@@ -60,7 +75,8 @@ Shape resolve_transposed_pads(const Call& call, ConvShape& s) {
   return size;
 }
 
-// The convolution from Y to X: `in` is Y's size, `out` is X's, channels are M / group, filters C / group.
+// The convolution from Y to X: `in` is Y's size,
+// `out` is X's, channels are M / group, filters C / group.
 ConvShape prepare(const Call& call) {
   detail::check_ranks(call);
   detail::check_kernel(call);
@@ -68,12 +84,15 @@ ConvShape prepare(const Call& call) {
   s.images = call.dim("N"), s.groups = check_transposed_groups(call);
   s.channels = call.dim("Mg"), s.filters = call.dim("C") / s.groups;
   s.in = call.dims("out..."), s.out = call.dims("in..."), s.kernel = call.dims("kernel...");
-  s.stride = detail::checked_list(call, "strides", 1, 1, 1), s.dilation = detail::checked_list(call, "dilations", 1, 1, 1);
+  s.stride = detail::checked_list(call, "strides", 1, 1, 1),
+  s.dilation = detail::checked_list(call, "dilations", 1, 1, 1);
   const Shape expected = resolve_transposed_pads(call, s);
   if (s.in != expected)
-    call.fail("input dY has spatial dims " + to_string(s.in) + ", expected " + to_string(expected) + " (X " + to_string(s.out) +
-              ", kernel " + to_string(s.kernel) + ", strides " + to_string(s.stride) + ", dilations " + to_string(s.dilation) +
-              ", pads " + to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " + call.text("auto_pad") + ")");
+    call.fail("input dY has spatial dims " + to_string(s.in) + ", expected " + to_string(expected) +
+              " (X " + to_string(s.out) + ", kernel " + to_string(s.kernel) + ", strides " +
+              to_string(s.stride) + ", dilations " + to_string(s.dilation) + ", pads " +
+              to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " +
+              call.text("auto_pad") + ")");
   return s;
 }
 
@@ -89,11 +108,13 @@ template <class T> void set_dbias(Call& call, const ConvShape& s, Span<const T> 
 template <class T> void conv_transpose_grad(Call& call) {
   const ConvShape s = prepare(call);
   if (s.channels * s.taps() > 0 && s.channels * s.in_size() > (Dim(1) << 29))
-    call.fail("input dY has shape " + to_string(call.shape("dY")) + ", expected at most 2^29 elements per image and group");
+    call.fail("input dY has shape " + to_string(call.shape("dY")) +
+              ", expected at most 2^29 elements per image and group");
   TransposeGradients<T> gradients(s, call.wants("dX"), call.wants("dW"));
   Workspace::acquire(call, gradients.bytes());
   const Span<const T> dy = call.input<T>("dY"), x = call.input<T>("X"), w = call.input<T>("W");
-  const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"), dbias = call.output<T>("dBias");
+  const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"),
+                dbias = call.output<T>("dBias");
   gradients.run(call, dy, x, w, dx, dw, gradients.gives_dbias() ? dbias : Span<T>());
   if (dbias && !gradients.gives_dbias()) set_dbias<T>(call, s, dy, dbias);
 }

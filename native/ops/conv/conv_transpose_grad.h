@@ -1,6 +1,9 @@
 // The gradients of ConvTranspose. It is the transpose of a convolution that leads from Y to X, so
-//   dX = that convolution of dY:      dX[n, c, i] = Σ_{m, k} dY[n, m, i·stride + k·dilation − pad] · W[c, m, k]
-//   dW = that convolution's filter gradient, with X in the place of its output and dY in that of its input.
+//
+//   dX[n, c, i] = Σ_{m, k} dY[n, m, i·stride + k·dilation − pad] · W[c, m, k]
+//
+// is that convolution of dY, and dW is that convolution's filter gradient,
+// with X in the place of its output and dY in that of its input.
 #pragma once
 #include <vector>
 
@@ -12,9 +15,9 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-
-// dX as a product with addresses: a pixel of dX reads `taps` pixels of each channel of dY, which lies in memory with
-// zeros around it, one image at a time (as it is, when it needs none and its planes are not a power of two apart).
+// dX as a product with addresses: a pixel of dX reads `taps` pixels of each
+// channel of dY, which lies in memory with zeros around it, one image at a time
+// (as it is, when it needs none and its planes are not a power of two apart).
 template <class T> class TransposeDx : public InputGradient<T> {
  public:
   explicit TransposeDx(const ConvShape& s) : s_(s), depth_(s.channels * s.taps()) {
@@ -29,7 +32,8 @@ template <class T> class TransposeDx : public InputGradient<T> {
     image_ = space_.shared<T>(padded_ ? s.groups * s.channels * plane_ : 0);
     offsets_ = space_.shared<std::int32_t>(depth_);
     blocks_ = ceil_div(s.out_size(), kPixels);
-    scratch_ = space_.scratch<char>(kPixels * Dim(sizeof(T*)) + kPixels * pitch() * Dim(sizeof(T)) + 64, s.groups * blocks_);
+    scratch_ = space_.scratch<char>(
+        kPixels * Dim(sizeof(T*)) + kPixels * pitch() * Dim(sizeof(T)) + 64, s.groups * blocks_);
   }
   Dim bytes() const override { return space_.bytes(); }
 
@@ -38,16 +42,21 @@ template <class T> class TransposeDx : public InputGradient<T> {
     space_.open();
     const Dim filters = s_.groups * s_.filters, channels = s_.groups * s_.channels;
     call.parallel_for(s_.groups, [&](Dim g) {
-      pack_transposed<T>(w.data() + g * s_.filters * depth_, depth_, depth_, s_.filters, weights(g));
+      pack_transposed<T>(w.data() + g * s_.filters * depth_, depth_, depth_, s_.filters,
+                         weights(g));
     });
     set_offsets();
     for (Dim n = 0; n < s_.images; ++n) {
       const T* image = dy.data() + n * channels * s_.in_size();
-      if (padded_) call.parallel_for(channels, [&](Dim c) { pad_plane(image + c * s_.in_size(), space_[image_].data() + c * plane_); });
+      if (padded_)
+        call.parallel_for(channels, [&](Dim c) {
+          pad_plane(image + c * s_.in_size(), space_[image_].data() + c * plane_);
+        });
       const T* read = padded_ ? space_[image_].data() : image;
       call.parallel_for(s_.groups * blocks_, [&](Dim task) {
         const Dim g = task / blocks_, first = task % blocks_ * kPixels;
-        set_pixels(g, first, smaller(first + kPixels, s_.out_size()), read, dx.data() + (n * filters + g * s_.filters) * s_.out_size());
+        set_pixels(g, first, smaller(first + kPixels, s_.out_size()), read,
+                   dx.data() + (n * filters + g * s_.filters) * s_.out_size());
       });
     }
   }
@@ -57,7 +66,8 @@ template <class T> class TransposeDx : public InputGradient<T> {
   Dim pitch() const { return panel_count<T>(s_.filters) * kPanel<T>; }
   T* weights(Dim g) { return space_[packed_].data() + g * packed_size<T>(depth_, s_.filters); }
 
-  // A pixel reads one place of every channel: at a distance of pages, these all compete for a few lines of the caches.
+  // A pixel reads one place of every channel: at a distance of pages,
+  // these all compete for a few lines of the caches.
   static bool crowds_one_set(Dim plane) { return plane * Dim(sizeof(T)) % 4096 == 0; }
 
   // Where (channel, tap) stands, counted from the first tap of the first channel.
@@ -75,7 +85,9 @@ template <class T> class TransposeDx : public InputGradient<T> {
 
   // One channel of dY with zeros around it, row by row.
   void pad_plane(const T* from, T* to) const {
-    if (size_ == s_.in) return void(std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(s_.in_size()) * sizeof(T)));
+    if (size_ == s_.in)
+      return void(std::memcpy(static_cast<void*>(to), from,
+                              static_cast<std::size_t>(s_.in_size()) * sizeof(T)));
     std::memset(static_cast<void*>(to), 0, static_cast<std::size_t>(size_.size()) * sizeof(T));
     const Dim row = s_.in[s_.rank() - 1];
     const Shape rows(s_.in.data(), s_.rank() - 1);
@@ -84,7 +96,8 @@ template <class T> class TransposeDx : public InputGradient<T> {
       Dim at = 0;
       for (int a = 0; a + 1 < s_.rank(); ++a) at = at * size_[a] + i[a] + s_.pad[a];
       at = at * size_[s_.rank() - 1] + s_.pad[s_.rank() - 1];
-      std::memcpy(static_cast<void*>(to + at), from + r * row, static_cast<std::size_t>(row) * sizeof(T));
+      std::memcpy(static_cast<void*>(to + at), from + r * row,
+                  static_cast<std::size_t>(row) * sizeof(T));
     }
   }
 
@@ -103,13 +116,14 @@ template <class T> class TransposeDx : public InputGradient<T> {
       rows[p - first] = image + g * s_.channels * plane_ + at;
     }
     const Gathered<T> a{rows, space_[offsets_].data()};
-    set_product<T>({0, last - first, 0, panel_count<T>(s_.filters)}, a, depth_, weights(g), s_.filters, sums, pitch());
+    set_product<T>({0, last - first, 0, panel_count<T>(s_.filters)}, a, depth_, weights(g),
+                   s_.filters, sums, pitch());
     transpose<T>(sums, pitch(), last - first, s_.filters, dx + first, s_.out_size());
   }
 
   ConvShape s_;
   Dim depth_, blocks_ = 0;
-  Shape size_;   // of a channel of dY with its zeros
+  Shape size_;     // of a channel of dY with its zeros
   Dim plane_ = 0;  // from one channel to the next
   bool padded_ = false;
   Workspace space_;
@@ -123,12 +137,15 @@ template <class T> class TransposeGradients {
  public:
   TransposeGradients(const ConvShape& s, bool wants_dx, bool wants_dw) {
     const bool winograd = suits_winograd(s) || suits_phased_winograd(s);
-    if ((wants_dx || wants_dw) && !empty(s) && !winograd && !is_pointwise(s) && TransposeTogether<T>::suits(s)) {
+    if ((wants_dx || wants_dw) && !empty(s) && !winograd && !is_pointwise(s) &&
+        TransposeTogether<T>::suits(s)) {
       together_ = std::make_unique<TransposeTogether<T>>(s);
       return;
     }
     if (wants_dw) dw_ = choose_dw<T>(s, 2);
-    if (!wants_dx || (!empty(s) && suits_phased_winograd(s) && plan<WinogradTransposeDx<T>>(dx_, s))) return;
+    if (!wants_dx ||
+        (!empty(s) && suits_phased_winograd(s) && plan<WinogradTransposeDx<T>>(dx_, s)))
+      return;
     dx_ = std::make_unique<TransposeDx<T>>(s);
   }
   Dim bytes() const {
@@ -136,7 +153,8 @@ template <class T> class TransposeGradients {
     return larger(dx_ ? dx_->bytes() : 0, dw_ ? dw_->bytes() : 0);
   }
   bool gives_dbias() const { return together_ && together_->gives_dbias(); }
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<const T> w, Span<T> dx, Span<T> dw, Span<T> dbias) {
+  void run(Call& call, Span<const T> dy, Span<const T> x, Span<const T> w, Span<T> dx, Span<T> dw,
+           Span<T> dbias) {
     if (together_) together_->run(call, dy, x, w, dx, dw, dbias);
     if (dx_) dx_->run(call, dy, w, dx);
     if (dw_) dw_->run(call, x, dy, dw, Span<T>());

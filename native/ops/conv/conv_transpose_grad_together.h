@@ -1,11 +1,12 @@
-// dX and dW of a transposed convolution from one copy of dY, a block of pixels at a time: both read
-// dY at (pixel, tap),
+// dX and dW of a transposed convolution from one copy of dY,
+// a block of pixels at a time: both read dY at (pixel, tap),
 //
-//   dX[pixel][c] = Σ_k A[pixel][k] · W[c][k],   dW[c][k] = Σ_pixel A[pixel][k] · X[c][pixel],   k =
-//   (m, tap), A[pixel][(m, tap)] = dY[m][pixel·stride + tap·dilation − pad]
+//   dX[pixel][c] = Σ_k A[pixel][k] · W[c][k]              k = (m, tap)
+//   dW[c][k]     = Σ_pixel A[pixel][k] · X[c][pixel]
+//   A[pixel][(m, tap)] = dY[m][pixel·stride + tap·dilation − pad]
 //
-// A is read in place, by rows for dX and by columns for dW. All that a block needs stays in the
-// second-level cache.
+// A is read in place, by rows for dX and by columns for dW.
+// All that a block needs stays in the second-level cache.
 #pragma once
 #include "core/pointwise.h"
 #include "ops/conv/conv_grad_plain.h"
@@ -14,8 +15,8 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 template <class T> class TransposeTogether {
  public:
-  // s is the convolution from Y to X: its `in` is Y's size, its channels are those of dY, its
-  // filters those of X.
+  // s is the convolution from Y to X: its `in` is Y's size,
+  // its channels are those of dY, its filters those of X.
   explicit TransposeTogether(const ConvShape& s)
       : s_(s),
         g_(s),
@@ -157,8 +158,8 @@ template <class T> class TransposeTogether {
         store_run(dx_ + first * pitch_, length, all_.dx_.data() + at);
       });
     }
-    // sums[pixel][filter] → dX[filter][pixel]; past the caches where these hold too little to find
-    // it again.
+    // sums[pixel][filter] → dX[filter][pixel];
+    // past the caches where these hold too little to find it again.
     void store_run(const T* sums, Dim length, T* to) const {
       constexpr Dim n = lanes<T>;
       const bool whole_lines = kVectorBytes == 64 &&
@@ -177,8 +178,8 @@ template <class T> class TransposeTogether {
         }
     }
 
-    // The rows of dY from the first that the block reads to the first of the next one, while they
-    // are in the cache.
+    // The rows of dY from the first that the block reads
+    // to the first of the next one, while they are in the cache.
     void add_dbias(const Block& b, double* dbias) const {
       const auto row = [&](Dim y) {
         return y == 0           ? 0

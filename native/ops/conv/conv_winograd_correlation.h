@@ -1,11 +1,14 @@
-// A correlation by Winograd, which is what dX of a convolution is (of dY with the mirrored filters)
-// and dX of a transposed one:
+// A correlation by Winograd, which is what dX of a convolution is
+// (of dY with the mirrored filters) and dX of a transposed one:
 //
 //   Y[n][o][q] = Σ_{i, k} X[n][i][q·step + first + k] · g[o][i][k],   q = (slab, row, column)
 //
-// as (m + r − 1)² products  P[ξ][tile][o] = V[ξ][tile][(slab tap, phase, i)] · U[ξ][(…)][o],  V
-// from X and U from g. A tile's slabs lie side by side in V, so the slabs that an output reads are
-// one row of the product, and each is transformed once.
+// as (m + r − 1)² products, V from X and U from g,
+//
+//   P[ξ][tile][o] = V[ξ][tile][(slab tap, phase, i)] · U[ξ][(slab tap, phase, i)][o]
+//
+// A tile's slabs lie side by side in V, so the slabs that an output reads are one row of the
+// product, and each is transformed once.
 #pragma once
 #include "ops/conv/conv_grad_winograd.h"
 
@@ -17,7 +20,8 @@ struct CorrelationShape {
   Dim first[3];                 // where output 0 begins to read; may lie outside
   Dim slab_taps = 1, step = 1;  // the step is that of rows and columns, which have r·step taps
   bool mirrored = false;  // along rows and columns the taps are given from the last to the first
-  // A kernel of up to (2·r)² taps as four of r²: their patches begin r pixels apart, and take the place of slabs.
+  // A kernel of up to (2·r)² taps as four of r²:
+  // their patches begin r pixels apart, and take the place of slabs.
   bool quartered = false;
   Dim phases() const { return step * step; }
   Dim in_size() const { return in[0] * in[1] * in[2]; }
@@ -147,7 +151,8 @@ template <class T, int m, int r> class WinogradCorrelation {
     }
 
    private:
-    // V[ξ][tile][(place, phase, i)] = Bᵀ X B for one slab of X, which may lie outside; patches begin (down, right) later.
+    // V[ξ][tile][(place, phase, i)] = Bᵀ X B for one slab of X,
+    // which may lie outside; patches begin (down, right) later.
     void transform_x(const Block& b, Dim slab, Dim place, Dim down, Dim right) {
       const CorrelationShape& s = all_.s_;
       const Dim point = b.pixels() * all_.x_pitch_, plane = s.in[1] * s.in[2];
@@ -159,8 +164,8 @@ template <class T, int m, int r> class WinogradCorrelation {
                              outside ? 0 : s.in[1],
                              s.in[2]};
       T* const v = x_ + place * all_.slab_pitch_;
-      for_tiles<m, kSide>(b, planes, PatchGrid{s.first[1] + down, s.first[2] + right, s.step}, strip_,
-                          [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
+      for_tiles<m, kSide>(b, planes, PatchGrid{s.first[1] + down, s.first[2] + right, s.step},
+                          strip_, [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
                             Vec<T> transformed[kSide][kSide];
                             both_ways(patch, transformed,
                                       [](const auto& in, auto& out)

@@ -1,5 +1,5 @@
-// What the gradients of the gathering operators share: the shape of X as an input, and indices that are checked before
-// anything is written.
+// What the gradients of the gathering operators share: the shape of X as
+// an input, and indices that are checked before anything is written.
 #pragma once
 #include "core/scatter.h"
 #include "ops/op.h"
@@ -11,10 +11,13 @@ inline Shape shape_in(const Call& call, std::string_view input) {
   const Span<const std::int64_t> dims = call.input<std::int64_t>(input);
   Shape shape;
   if (dims.size() > kMaxRank)
-    call.fail("input " + std::string(input) + " has " + std::to_string(dims.size()) + " dims, expected at most " + std::to_string(kMaxRank));
+    call.fail("input " + std::string(input) + " has " + std::to_string(dims.size()) +
+              " dims, expected at most " + std::to_string(kMaxRank));
   for (Dim d : dims) shape.push_back(d);
   for (Dim d : dims)
-    if (d < 0) call.fail("input " + std::string(input) + " is " + to_string(shape) + ", expected no negative dim");
+    if (d < 0)
+      call.fail("input " + std::string(input) + " is " + to_string(shape) +
+                ", expected no negative dim");
   return shape;
 }
 
@@ -22,8 +25,8 @@ inline int axis_in(const Call& call, const Shape& shape) {
   const std::int64_t axis = call.integer("axis");
   const int rank = shape.rank();
   if (axis < -rank || axis >= rank)
-    call.fail("axis is " + std::to_string(axis) + ", expected " + std::to_string(-rank) + ".." + std::to_string(rank - 1) +
-              " for shape " + to_string(shape));
+    call.fail("axis is " + std::to_string(axis) + ", expected " + std::to_string(-rank) + ".." +
+              std::to_string(rank - 1) + " for shape " + to_string(shape));
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
@@ -34,16 +37,19 @@ inline std::string place_of(const Shape& shape, Dim k) {
   return to_string(at);
 }
 
-template <class I> ONNXGRAD_INLINE Dim counted_from_front(I index, Dim limit) { return index < 0 ? Dim(index) + limit : Dim(index); }
+template <class I> ONNXGRAD_INLINE Dim counted_from_front(I index, Dim limit) {
+  return index < 0 ? Dim(index) + limit : Dim(index);
+}
 
 // Fails unless every index is in [-limit, limit).
 template <class I> void check_indices(const Call& call, std::string_view input, Dim limit) {
   const Span<const I> indices = call.input<I>(input);
   for (Dim k = 0; k < indices.size(); ++k)
     if (Dim(indices[k]) < -limit || Dim(indices[k]) >= limit)
-      call.fail("input " + std::string(input) + " has the value " + std::to_string(indices[k]) + " at " +
-                place_of(call.shape(input), k) + ", expected " +
-                (limit == 0 ? "no index into an axis of size 0" : std::to_string(-limit) + ".." + std::to_string(limit - 1)));
+      call.fail("input " + std::string(input) + " has the value " + std::to_string(indices[k]) +
+                " at " + place_of(call.shape(input), k) + ", expected " +
+                (limit == 0 ? "no index into an axis of size 0"
+                            : std::to_string(-limit) + ".." + std::to_string(limit - 1)));
 }
 
 // f(I()) with I the type of `input`.
@@ -55,10 +61,11 @@ template <class F> void with_index_type(const Call& call, std::string_view input
 }
 
 // `because()` says why; it is asked only when the shape is wrong.
-template <class F> void check_shape(const Call& call, std::string_view input, const Shape& expected, F&& because) {
+template <class F>
+void check_shape(const Call& call, std::string_view input, const Shape& expected, F&& because) {
   if (call.shape(input) != expected)
-    call.fail("input " + std::string(input) + " has shape " + to_string(call.shape(input)) + ", expected " + to_string(expected) +
-              " (" + because() + ")");
+    call.fail("input " + std::string(input) + " has shape " + to_string(call.shape(input)) +
+              ", expected " + to_string(expected) + " (" + because() + ")");
 }
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

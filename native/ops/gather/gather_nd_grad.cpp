@@ -4,14 +4,18 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& gather_nd_grad_contract() {
   static const Contract c = Contract("GatherNDGrad")
-      .summary("Gradient of GatherND.")
-      .formula("output[b, r] = Σ update[b, k] over the k with indices[b, k] = r; r counts the leading dims after the batch")
-      .accuracy(Measure::rms, 2e-6, 1e-13)
-      .attr("batch_dims", 0, "leading dims that indices and X share")
-      .input("shape", "int64[rank]", "the shape of X")
-      .input("indices", "I[tuples..., depth]", "what GatherND was given: each last row is a place in X; negative ones count from the end")
-      .input("update", "T[out...]", "cotangent of Y")
-      .output("output", "T[in...]", "gradient of X");
+                                .summary("Gradient of GatherND.")
+                                .formula(
+                                    "output[b, r] = Σ update[b, k] over the k with indices[b, k] = "
+                                    "r; r counts the leading dims after the batch")
+                                .accuracy(Measure::rms, 2e-6, 1e-13)
+                                .attr("batch_dims", 0, "leading dims that indices and X share")
+                                .input("shape", "int64[rank]", "the shape of X")
+                                .input("indices", "I[tuples..., depth]",
+                                       "what GatherND was given: each last row is a place in X; "
+                                       "negative ones count from the end")
+                                .input("update", "T[out...]", "cotangent of Y")
+                                .output("output", "T[in...]", "gradient of X");
   return c;
 }
 
@@ -32,20 +36,23 @@ Reach prepare(const Call& call) {
   const Dim depth = call.dim("depth");
   const int most = (indices.rank() - 1 < r.in.rank() ? indices.rank() - 1 : r.in.rank());
   if (batch < 0 || batch > most)
-    call.fail("batch_dims is " + std::to_string(batch) + ", expected 0.." + std::to_string(most) + " (shape is " + to_string(r.in) +
-              ", indices have shape " + to_string(indices) + ")");
+    call.fail("batch_dims is " + std::to_string(batch) + ", expected 0.." + std::to_string(most) +
+              " (shape is " + to_string(r.in) + ", indices have shape " + to_string(indices) + ")");
   r.batch = static_cast<int>(batch);
   if (depth < 1 || depth > r.in.rank() - batch)
-    call.fail("input indices has shape " + to_string(indices) + ", expected a last dim of 1.." + std::to_string(r.in.rank() - batch) +
-              " (shape is " + to_string(r.in) + ", batch_dims is " + std::to_string(batch) + ")");
+    call.fail("input indices has shape " + to_string(indices) + ", expected a last dim of 1.." +
+              std::to_string(r.in.rank() - batch) + " (shape is " + to_string(r.in) +
+              ", batch_dims is " + std::to_string(batch) + ")");
   r.depth = static_cast<int>(depth);
   for (int a = 0; a < r.batch; ++a)
     if (indices[a] != r.in[a])
-      call.fail("input indices has shape " + to_string(indices) + ", expected it to begin with the batch dims of shape " + to_string(r.in));
+      call.fail("input indices has shape " + to_string(indices) +
+                ", expected it to begin with the batch dims of shape " + to_string(r.in));
   Shape out(indices.data(), indices.rank() - 1);
   for (int a = r.batch + r.depth; a < r.in.rank(); ++a) out.push_back(r.in[a]);
   check_shape(call, "update", out, [&] {
-    return "shape is " + to_string(r.in) + ", indices have shape " + to_string(indices) + ", batch_dims is " + std::to_string(batch);
+    return "shape is " + to_string(r.in) + ", indices have shape " + to_string(indices) +
+           ", batch_dims is " + std::to_string(batch);
   });
   r.tuples = indices.product(0, indices.rank() - 1);
   r.tuples_per_batch = indices.product(r.batch, indices.rank() - 1);
@@ -60,9 +67,10 @@ template <class I> void check_tuples(const Call& call, const Reach& r) {
     const int axis = r.batch + static_cast<int>(k % r.depth);
     const Dim limit = r.in[axis];
     if (Dim(indices[k]) < -limit || Dim(indices[k]) >= limit)
-      call.fail("input indices has the value " + std::to_string(indices[k]) + " at " + place_of(call.shape("indices"), k) +
-                ", expected " + std::to_string(-limit) + ".." + std::to_string(limit - 1) + " for axis " + std::to_string(axis) +
-                " of shape " + to_string(r.in));
+      call.fail("input indices has the value " + std::to_string(indices[k]) + " at " +
+                place_of(call.shape("indices"), k) + ", expected " + std::to_string(-limit) + ".." +
+                std::to_string(limit - 1) + " for axis " + std::to_string(axis) + " of shape " +
+                to_string(r.in));
   }
 }
 
@@ -82,14 +90,15 @@ template <class T> void gather_nd_grad(Call& call) {
     T* dx = call.output<T>("output").data();
     if (rows * r.slice == 0) return;
     space.open();
-    const SortedIndices sorted = sort_indices(space, at, rows, r.tuples, [&](Dim k) ONNXGRAD_LAMBDA {
-      Dim row = k / r.tuples_per_batch;
-      for (int d = 0; d < r.depth; ++d) {
-        const Dim limit = r.in[r.batch + d];
-        row = row * limit + counted_from_front(indices[k * r.depth + d], limit);
-      }
-      return row;
-    });
+    const SortedIndices sorted =
+        sort_indices(space, at, rows, r.tuples, [&](Dim k) ONNXGRAD_LAMBDA {
+          Dim row = k / r.tuples_per_batch;
+          for (int d = 0; d < r.depth; ++d) {
+            const Dim limit = r.in[r.batch + d];
+            row = row * limit + counted_from_front(indices[k * r.depth + d], limit);
+          }
+          return row;
+        });
     scatter_sum<T>(call, sorted, 1, r.slice, call.input<T>("update").data(), dx);
   });
 }

@@ -1,7 +1,10 @@
-// SoftmaxCrossEntropyLoss and its gradients. Scores are viewed as [outer, classes, inner], labels as [outer, inner].
+// SoftmaxCrossEntropyLoss and its gradients. Scores are
+// viewed as [outer, classes, inner], labels as [outer, inner].
 //
-//   log_prob = scores − max − log Σ exp(scores − max)               loss[k] = −weight[label]·log_prob[label]
-//   d_logits = (exp(log_prob) − [class = label])·factor[k],  factor[k] = weight[label]·dY[k]
+//   log_prob = scores − max − log Σ exp(scores − max)
+//   loss[k]  = −weight[label]·log_prob[label]
+//   d_logits = (exp(log_prob) − [class = label])·factor[k],   factor[k] = weight[label]·dY[k]
+//
 // with dY[k] = dY for "sum" and dY / Σ weight[label] for "mean"; an ignored label has factor 0.
 #pragma once
 #include <cmath>
@@ -36,17 +39,18 @@ inline Classes classes_of(const Call& call, const char* scores, const char* labe
   Shape expected{s[0]};
   for (int a = 2; a < s.rank(); ++a) expected.push_back(s[a]);
   if (l != expected)
-    call.fail("input " + std::string(labels) + " has shape " + to_string(l) + ", expected " + to_string(expected) + " (" + scores +
-              " has shape " + to_string(s) + ")");
+    call.fail("input " + std::string(labels) + " has shape " + to_string(l) + ", expected " +
+              to_string(expected) + " (" + scores + " has shape " + to_string(s) + ")");
   return {s[0], s[1], s.product(2, s.rank()), reduction_of(call), false, 0};
 }
 
 inline void check_output_type(const Call& call) {
   if (!call.given("output_type")) return;
-  const std::int64_t type = call.integer("output_type"), expected = call.type() == DType::float64 ? 11 : 1;
+  const std::int64_t type = call.integer("output_type"),
+                     expected = call.type() == DType::float64 ? 11 : 1;
   if (type != expected && type != 0)
-    call.fail("output_type is " + std::to_string(type) + ", expected " + std::to_string(expected) + ", the type of the other tensors (" +
-              name_of(call.type()) + ")");
+    call.fail("output_type is " + std::to_string(type) + ", expected " + std::to_string(expected) +
+              ", the type of the other tensors (" + name_of(call.type()) + ")");
 }
 
 // ignore_index as an optional scalar input.
@@ -60,19 +64,22 @@ template <class I> void check_labels(const Call& call, const char* input, const 
   for (Dim k = 0; k < labels.size(); ++k) {
     if (s.has_ignored && Dim(labels[k]) == s.ignored) continue;
     if (Dim(labels[k]) < 0 || Dim(labels[k]) >= s.classes)
-      call.fail("input " + std::string(input) + " has the value " + std::to_string(labels[k]) + " at " +
-                place_of(call.shape(input), k) + ", expected 0.." + std::to_string(s.classes - 1) +
+      call.fail("input " + std::string(input) + " has the value " + std::to_string(labels[k]) +
+                " at " + place_of(call.shape(input), k) + ", expected 0.." +
+                std::to_string(s.classes - 1) +
                 (s.has_ignored ? " or ignore_index = " + std::to_string(s.ignored) : ""));
   }
 }
 
 // The weight of label k; 0 when it is ignored.
-template <class T, class I> ONNXGRAD_INLINE double weight_of(const Classes& s, const I* labels, const T* weights, Dim k) {
+template <class T, class I>
+ONNXGRAD_INLINE double weight_of(const Classes& s, const I* labels, const T* weights, Dim k) {
   if (s.has_ignored && Dim(labels[k]) == s.ignored) return 0;
   return weights ? double(weights[labels[k]]) : 1;
 }
 
-template <class T, class I> double sum_of_weights(const Classes& s, const I* labels, const T* weights) {
+template <class T, class I>
+double sum_of_weights(const Classes& s, const I* labels, const T* weights) {
   LongSum sum;
   for (Dim k = 0; k < s.labels(); ++k) sum.add(weight_of<T, I>(s, labels, weights, k));
   return sum.value();
@@ -80,33 +87,43 @@ template <class T, class I> double sum_of_weights(const Classes& s, const I* lab
 
 // ---- the gradient
 
-// The classes of one label side by side (inner = 1): d = exp(log_prob)·factor (+ bias), then the label's own term.
-template <class T>
-void set_row(const Classes& s, const T* log_prob, const T* bias, T* d, Dim label, T factor, bool streamed) {
+// The classes of one label side by side (inner = 1):
+// d = exp(log_prob)·factor (+ bias), then the label's own term.
+template <class T> void set_row(const Classes& s, const T* log_prob, const T* bias, T* d, Dim label,
+                                T factor, bool streamed) {
   const Vec<T> f = splat<T>(factor);
   if (factor == T(0) && !bias) {
     fill<T>(Span<T>(d, s.classes), streamed, [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
     return;
   }
-  const T own = label >= 0 ? std::expm1(log_prob[label]) * factor + (bias ? bias[label] : T(0)) : T(0);
+  const T own =
+      label >= 0 ? std::expm1(log_prob[label]) * factor + (bias ? bias[label] : T(0)) : T(0);
   if (bias)
     fill<T>(Span<T>(d, s.classes), streamed, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
       return fma(exp<T>(load_some<T>(log_prob + c, n)), f, load_some<T>(bias + c, n));
     });
   else
-    fill<T>(Span<T>(d, s.classes), streamed, [&](Dim c, Dim n) ONNXGRAD_LAMBDA { return exp<T>(load_some<T>(log_prob + c, n)) * f; });
+    fill<T>(Span<T>(d, s.classes), streamed, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
+      return exp<T>(load_some<T>(log_prob + c, n)) * f;
+    });
   if (streamed) stream_done();
   if (label >= 0) d[label] = own;
 }
 
 // Labels [from, to) of one slab [classes, inner]; `factor` and `label` are those of the whole slab.
-template <class T, class I>
-void set_columns(const Classes& s, const T* log_prob, const T* bias, T* d, const I* label, const T* factor, Dim from, Dim to) {
+template <class T, class I> void set_columns(const Classes& s, const T* log_prob, const T* bias,
+                                             T* d, const I* label, const T* factor, Dim from,
+                                             Dim to) {
   for (Dim c = 0; c < s.classes; ++c) {
     const Dim row = c * s.inner;
     each_register<T>(from, to, [&](Dim i, Dim n) ONNXGRAD_LAMBDA {
-      const Vec<T> f = load_some<T>(factor + i, n), added = bias ? load_some<T>(bias + row + i, n) : Vec<T>{};
-      store_some<T>(d + row + i, fma(select(f == Vec<T>{}, Vec<T>{}, exp<T>(load_some<T>(log_prob + row + i, n))), f, added), n);
+      const Vec<T> f = load_some<T>(factor + i, n),
+                   added = bias ? load_some<T>(bias + row + i, n) : Vec<T>{};
+      store_some<T>(
+          d + row + i,
+          fma(select(f == Vec<T>{}, Vec<T>{}, exp<T>(load_some<T>(log_prob + row + i, n))), f,
+              added),
+          n);
     });
   }
   for (Dim i = from; i < to; ++i) {
@@ -116,21 +133,26 @@ void set_columns(const Classes& s, const T* log_prob, const T* bias, T* d, const
   }
 }
 
-template <class T, class I>
-void cross_entropy_grad(Call& call, Classes s, const char* bias_name) {
+template <class T, class I> void cross_entropy_grad(Call& call, Classes s, const char* bias_name) {
   check_labels<I>(call, "label", s);
-  if (call.has("weight")) check_shape(call, "weight", Shape{s.classes}, [] { return "one per class"; });
+  if (call.has("weight"))
+    check_shape(call, "weight", Shape{s.classes}, [] { return "one per class"; });
   if (s.reduction != Reduction::none && call.input<T>("dY").size() != 1)
-    call.fail("input dY has shape " + to_string(call.shape("dY")) + ", expected a scalar for reduction '" + call.text("reduction") + "'");
-  if (s.reduction == Reduction::none) check_shape(call, "dY", call.shape("label"), [] { return "reduction is 'none'"; });
-  if (bias_name && call.has(bias_name) && call.input<T>(bias_name).size() != call.input<T>("log_prob").size())
-    call.fail("input bias has shape " + to_string(call.shape(bias_name)) + ", expected as many elements as log_prob of shape " +
+    call.fail("input dY has shape " + to_string(call.shape("dY")) +
+              ", expected a scalar for reduction '" + call.text("reduction") + "'");
+  if (s.reduction == Reduction::none)
+    check_shape(call, "dY", call.shape("label"), [] { return "reduction is 'none'"; });
+  if (bias_name && call.has(bias_name) &&
+      call.input<T>(bias_name).size() != call.input<T>("log_prob").size())
+    call.fail("input bias has shape " + to_string(call.shape(bias_name)) +
+              ", expected as many elements as log_prob of shape " +
               to_string(call.shape("log_prob")));
   Workspace space;
   const auto factors = space.shared<T>(s.labels());
   Workspace::acquire(call, space.bytes());
   const I* label = call.input<I>("label").data();
-  const T *dy = call.input<T>("dY").data(), *log_prob = call.input<T>("log_prob").data(), *weight = call.input<T>("weight").data();
+  const T *dy = call.input<T>("dY").data(), *log_prob = call.input<T>("log_prob").data(),
+          *weight = call.input<T>("weight").data();
   const T* bias = bias_name ? call.input<T>(bias_name).data() : nullptr;
   const Span<T> d = call.output<T>("d_logits");
   space.open();
@@ -142,18 +164,22 @@ void cross_entropy_grad(Call& call, Classes s, const char* bias_name) {
   }
   const bool streamed = 2 * d.size() * Dim(sizeof(T)) > kStreamBytes;
   if (s.inner == 1)
-    return call.parallel_ranges(s.outer, larger_of(1, kPointwiseGrain / 4 / larger_of(1, s.classes)), [&](Dim begin, Dim end) {
-      for (Dim k = begin; k < end; ++k)
-        set_row<T>(s, log_prob + k * s.classes, bias ? bias + k * s.classes : nullptr, d.data() + k * s.classes,
-                   factor[k] == T(0) ? Dim(-1) : Dim(label[k]), factor[k], streamed);
-      stream_done();
-    });
+    return call.parallel_ranges(
+        s.outer, larger_of(1, kPointwiseGrain / 4 / larger_of(1, s.classes)),
+        [&](Dim begin, Dim end) {
+          for (Dim k = begin; k < end; ++k)
+            set_row<T>(s, log_prob + k * s.classes, bias ? bias + k * s.classes : nullptr,
+                       d.data() + k * s.classes, factor[k] == T(0) ? Dim(-1) : Dim(label[k]),
+                       factor[k], streamed);
+          stream_done();
+        });
   constexpr Dim kWidth = 1024;
   const Dim stripes = divide_up(s.inner, kWidth), slab = s.classes * s.inner;
   call.parallel_for(s.outer * stripes, [&](Dim piece) {
     const Dim o = piece / stripes, from = piece % stripes * kWidth;
-    set_columns<T, I>(s, log_prob + o * slab, bias ? bias + o * slab : nullptr, d.data() + o * slab, label + o * s.inner,
-                      factor + o * s.inner, from, smaller_of(from + kWidth, s.inner));
+    set_columns<T, I>(s, log_prob + o * slab, bias ? bias + o * slab : nullptr, d.data() + o * slab,
+                      label + o * s.inner, factor + o * s.inner, from,
+                      smaller_of(from + kWidth, s.inner));
   });
 }
 

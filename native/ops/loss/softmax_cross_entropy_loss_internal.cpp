@@ -3,37 +3,47 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& softmax_cross_entropy_loss_internal_contract() {
-  static const Contract c = Contract("SoftmaxCrossEntropyLossInternal")
-      .summary("SoftmaxCrossEntropyLoss with ignore_index as an input; keeps what its gradient needs.")
-      .formula("log_prob = scores − log Σ exp(scores); output = −weight[label]·log_prob[label], summed, or divided by Σ weight[label] for 'mean'")
-      .accuracy(Measure::rms, 2e-6, 1e-13)
-      .attr("reduction", "mean", {"none", "sum", "mean"}, "how the loss is reduced")
-      .attr("output_type", Kind::integer, "ONNX's number of the type of the outputs; only that of the scores")
-      .input("scores", "T[N, C, d...]", "scores of the classes")
-      .input("labels", "I[labels...]", "labels, [N, d...]")
-      .optional("weights", "T[K]", "weight of each class; 1 when absent")
-      .optional("ignore_index", "int64[]", "a label that does not count")
-      .output("output", "T[loss...]", "the loss: a scalar, or one per label for 'none'")
-      .output("log_prob", "T[N, C, d...]", "logarithms of the probabilities");
+  static const Contract c =
+      Contract("SoftmaxCrossEntropyLossInternal")
+          .summary(
+              "SoftmaxCrossEntropyLoss with ignore_index as an input; keeps what its gradient "
+              "needs.")
+          .formula(
+              "log_prob = scores − log Σ exp(scores); output = −weight[label]·log_prob[label], "
+              "summed, or divided by Σ weight[label] for 'mean'")
+          .accuracy(Measure::rms, 2e-6, 1e-13)
+          .attr("reduction", "mean", {"none", "sum", "mean"}, "how the loss is reduced")
+          .attr("output_type", Kind::integer,
+                "ONNX's number of the type of the outputs; only that of the scores")
+          .input("scores", "T[N, C, d...]", "scores of the classes")
+          .input("labels", "I[labels...]", "labels, [N, d...]")
+          .optional("weights", "T[K]", "weight of each class; 1 when absent")
+          .optional("ignore_index", "int64[]", "a label that does not count")
+          .output("output", "T[loss...]", "the loss: a scalar, or one per label for 'none'")
+          .output("log_prob", "T[N, C, d...]", "logarithms of the probabilities");
   return c;
 }
 
 namespace {
 
-// Σ exp(x − largest) in two parts: the largest themselves give 1 each, `tops`, and all others `rest`. The logarithm of a
-// probability near 1 is −log1p(rest): beside a 1, a small rest would be rounded away.
+// Σ exp(x − largest) in two parts: the largest themselves give 1 each,
+// `tops`, and all others `rest`. The logarithm of a probability near
+// 1 is −log1p(rest): beside a 1, a small rest would be rounded away.
 template <class T> ONNXGRAD_INLINE void add_exponential(Vec<T> below, Vec<T>& rest, Vec<T>& tops) {
   const auto top = below == Vec<T>{};
   rest += select(top, Vec<T>{}, exp<T>(below));
   tops += select(top, splat<T>(T(1)), Vec<T>{});
 }
-inline double log_of_sum(double rest, double tops) { return std::log(tops) + std::log1p(rest / tops); }
+inline double log_of_sum(double rest, double tops) {
+  return std::log(tops) + std::log1p(rest / tops);
+}
 
 // One label, its classes side by side: the largest, the sum of exponentials, the logarithms.
 template <class T> void set_log_row(Dim classes, const T* x, T* log_prob, bool streamed) {
   Vec<T> top = splat<T>(-std::numeric_limits<T>::infinity());
   each_register<T>(0, classes, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
-    if (n == lanes<T>) top = at_least(top, load<T>(x + c));
+    if (n == lanes<T>)
+      top = at_least(top, load<T>(x + c));
     else
       for (Dim k = 0; k < n; ++k) top = at_least(top, splat<T>(x[c + k]));
   });
@@ -44,15 +54,18 @@ template <class T> void set_log_row(Dim classes, const T* x, T* log_prob, bool s
   add_sums<2, T>(classes, total, [&](Dim c, Dim n, Vec<T>(&sum)[2]) ONNXGRAD_LAMBDA {
     if (n == lanes<T>) return add_exponential<T>(load<T>(x + c) - largest, sum[0], sum[1]);
     T below[lanes<T>];  // lanes past the end count as 0
-    for (Dim k = 0; k < lanes<T>; ++k) below[k] = k < n ? x[c + k] - most : -std::numeric_limits<T>::infinity();
+    for (Dim k = 0; k < lanes<T>; ++k)
+      below[k] = k < n ? x[c + k] - most : -std::numeric_limits<T>::infinity();
     add_exponential<T>(load<T>(below), sum[0], sum[1]);
   });
   const Vec<T> shift = splat<T>(T(log_of_sum(total[0], total[1])));
-  fill<T>(Span<T>(log_prob, classes), streamed, [&](Dim c, Dim n) ONNXGRAD_LAMBDA { return (load_some<T>(x + c, n) - largest) - shift; });
+  fill<T>(Span<T>(log_prob, classes), streamed,
+          [&](Dim c, Dim n) ONNXGRAD_LAMBDA { return (load_some<T>(x + c, n) - largest) - shift; });
 }
 
 // Labels [from, to) of one slab [classes, inner], a register of labels at a time.
-template <class T> void set_log_columns(const Classes& s, const T* x, T* log_prob, Dim from, Dim to) {
+template <class T>
+void set_log_columns(const Classes& s, const T* x, T* log_prob, Dim from, Dim to) {
   each_register<T>(from, to, [&](Dim i, Dim n) ONNXGRAD_LAMBDA {
     Vec<T> top = splat<T>(-std::numeric_limits<T>::infinity()), rest{}, tops{}, block{};
     for (Dim c = 0; c < s.classes; ++c) top = at_least(top, load_some<T>(x + c * s.inner + i, n));
@@ -65,27 +78,33 @@ template <class T> void set_log_columns(const Classes& s, const T* x, T* log_pro
     for (Dim k = 0; k < lanes<T>; ++k) logs[k] = T(log_of_sum(double(rest[k]), double(tops[k])));
     const Vec<T> shift = load<T>(logs);
     for (Dim c = 0; c < s.classes; ++c)
-      store_some<T>(log_prob + c * s.inner + i, (load_some<T>(x + c * s.inner + i, n) - top) - shift, n);
+      store_some<T>(log_prob + c * s.inner + i,
+                    (load_some<T>(x + c * s.inner + i, n) - top) - shift, n);
   });
 }
 
 template <class T> void set_log_prob(Call& call, const Classes& s, const T* x, T* log_prob) {
   const bool streamed = false;  // the loss reads log_prob next
   if (s.inner == 1)
-    return call.parallel_ranges(s.outer, larger_of(1, kPointwiseGrain / 4 / larger_of(1, s.classes)), [&](Dim begin, Dim end) {
-      for (Dim k = begin; k < end; ++k) set_log_row<T>(s.classes, x + k * s.classes, log_prob + k * s.classes, streamed);
-    });
+    return call.parallel_ranges(
+        s.outer, larger_of(1, kPointwiseGrain / 4 / larger_of(1, s.classes)),
+        [&](Dim begin, Dim end) {
+          for (Dim k = begin; k < end; ++k)
+            set_log_row<T>(s.classes, x + k * s.classes, log_prob + k * s.classes, streamed);
+        });
   constexpr Dim kWidth = 256;
   const Dim stripes = divide_up(s.inner, kWidth), slab = s.classes * s.inner;
   call.parallel_for(s.outer * stripes, [&](Dim piece) {
     const Dim o = piece / stripes, from = piece % stripes * kWidth;
-    set_log_columns<T>(s, x + o * slab, log_prob + o * slab, from, smaller_of(from + kWidth, s.inner));
+    set_log_columns<T>(s, x + o * slab, log_prob + o * slab, from,
+                       smaller_of(from + kWidth, s.inner));
   });
 }
 
 template <class T, class I> void run(Call& call, const Classes& s) {
   check_labels<I>(call, "labels", s);
-  if (call.has("weights")) check_shape(call, "weights", Shape{s.classes}, [] { return "one per class"; });
+  if (call.has("weights"))
+    check_shape(call, "weights", Shape{s.classes}, [] { return "one per class"; });
   call.set_dims("loss...", s.reduction == Reduction::none ? call.shape("labels") : Shape{});
   const I* labels = call.input<I>("labels").data();
   const T* weights = call.input<T>("weights").data();
@@ -94,12 +113,18 @@ template <class T, class I> void run(Call& call, const Classes& s) {
   LongSum sum;
   for (Dim k = 0; k < s.labels(); ++k) {
     const double w = weight_of<T, I>(s, labels, weights, k);
-    const double value = w == 0 ? 0 : -w * double(log_prob[(k / s.inner * s.classes + Dim(labels[k])) * s.inner + k % s.inner]);
+    const double value =
+        w == 0
+            ? 0
+            : -w *
+                  double(
+                      log_prob[(k / s.inner * s.classes + Dim(labels[k])) * s.inner + k % s.inner]);
     if (s.reduction == Reduction::none) loss[k] = T(value);
     sum.add(value);
   }
   if (s.reduction == Reduction::sum) loss[0] = T(sum.value());
-  const double whole = sum_of_weights<T, I>(s, labels, weights);  // 0 when every label is ignored; so is the loss
+  const double whole =
+      sum_of_weights<T, I>(s, labels, weights);  // 0 when every label is ignored; so is the loss
   if (s.reduction == Reduction::mean) loss[0] = T(whole == 0 ? 0 : sum.value() / whole);
 }
 
@@ -109,7 +134,8 @@ template <class T> void softmax_cross_entropy_loss_internal(Call& call) {
   check_output_type(call);
   Classes s = classes_of(call, "scores", "labels");
   read_ignored(call, s);
-  if (!call.wants("log_prob") || !call.wants("output")) call.fail("outputs leaves one out, expected both output and log_prob");
+  if (!call.wants("log_prob") || !call.wants("output"))
+    call.fail("outputs leaves one out, expected both output and log_prob");
   with_index_type(call, "labels", [&](auto zero) { run<T, decltype(zero)>(call, s); });
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(softmax_cross_entropy_loss_internal)

@@ -3,29 +3,34 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& group_normalization_grad_contract() {
-  static const Contract c = Contract("GroupNormalizationGrad")
-      .summary("Gradient of GroupNormalization; the statistics are recomputed.")
-      .formula("x̂ = (X − mean)·inv, g = dY·scale: dX = inv·(g − mean(g) − x̂·mean(g·x̂)) over each group; "
-               "dscale = Σ dY·x̂; dbias = Σ dY")
-      .accuracy(Measure::rms, 2e-6, 1e-13)
-      .attr("epsilon", 1e-5f, "added to the variance")
-      .attr("num_groups", 1, "number of groups that the channels are divided into")
-      .input("dY", "T[N, C, size...]", "cotangent of Y")
-      .input("X", "T[N, C, size...]", "what went in")
-      .input("scale", "T[K]", "scale of each channel, or of each group as in opset 18")
-      .output("dX", "T[N, C, size...]", "gradient of X")
-      .output("dscale", "T[K]", "gradient of the scale")
-      .output("dbias", "T[K]", "gradient of the bias");
+  static const Contract c =
+      Contract("GroupNormalizationGrad")
+          .summary("Gradient of GroupNormalization; the statistics are recomputed.")
+          .formula(
+              "x̂ = (X − mean)·inv, g = dY·scale: dX = inv·(g − mean(g) − x̂·mean(g·x̂)) over each "
+              "group; "
+              "dscale = Σ dY·x̂; dbias = Σ dY")
+          .accuracy(Measure::rms, 2e-6, 1e-13)
+          .attr("epsilon", 1e-5f, "added to the variance")
+          .attr("num_groups", 1, "number of groups that the channels are divided into")
+          .input("dY", "T[N, C, size...]", "cotangent of Y")
+          .input("X", "T[N, C, size...]", "what went in")
+          .input("scale", "T[K]", "scale of each channel, or of each group as in opset 18")
+          .output("dX", "T[N, C, size...]", "gradient of X")
+          .output("dscale", "T[K]", "gradient of the scale")
+          .output("dbias", "T[K]", "gradient of the bias");
   return c;
 }
 
 template <class T> void group_normalization_grad(Call& call) {
   const Dim groups = call.integer("num_groups"), channels = call.dim("C"), scales = call.dim("K");
   if (groups < 1 || channels % groups != 0)
-    call.fail("num_groups is " + std::to_string(groups) + ", expected a divisor of C = " + std::to_string(channels) + " (from dY)");
+    call.fail("num_groups is " + std::to_string(groups) +
+              ", expected a divisor of C = " + std::to_string(channels) + " (from dY)");
   if (scales != channels && scales != groups)
-    call.fail("input scale has shape [" + std::to_string(scales) + "], expected [C] or [num_groups] with C = " +
-              std::to_string(channels) + " (from dY), num_groups = " + std::to_string(groups));
+    call.fail("input scale has shape [" + std::to_string(scales) +
+              "], expected [C] or [num_groups] with C = " + std::to_string(channels) +
+              " (from dY), num_groups = " + std::to_string(groups));
   group_normalization<T>(call, groups, scales != channels);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(group_normalization_grad)

@@ -10,7 +10,8 @@ const Contract& seeded_dropout_contract() {
           .formula("Y = random(key, stream, i) < ratio ? 0 : X / (1 - ratio)")
           .accuracy(Measure::rms, 1e-6, 1e-14)
           .attr("ratio", 0.5f, "the share that becomes 0, in [0, 1)")
-          .attr("stream", std::int64_t(0), "which dropout of a model this is: each has its own mask")
+          .attr("stream", std::int64_t(0),
+                "which dropout of a model this is: each has its own mask")
           .input("X", "T[shape...]", "what is thinned out; a cotangent, for the gradient")
           .input("key", "int64[2]", "seed and step: the same key gives the same mask")
           .output("Y", "T[shape...]", "X with some elements 0 and the others scaled up")
@@ -33,15 +34,17 @@ ONNXGRAD_INLINE std::uint32_t mixed(std::uint32_t h) {
   return h ^ (h >> 16);
 }
 
-constexpr Dim kBlock = 512;  // elements whose random numbers are made at once, in a loop without branches
+constexpr Dim kBlock =
+    512;  // elements whose random numbers are made at once, in a loop without branches
 
 }  // namespace
 
-// The number of element i is a hash of (key, stream, i): no state, so any thread can make any part, and the
-// gradient makes the mask anew instead of keeping it.
+// The number of element i is a hash of (key, stream, i): no state, so any thread
+// can make any part, and the gradient makes the mask anew instead of keeping it.
 template <class T> void seeded_dropout(Call& call) {
   const double ratio = double(call.real("ratio"));
-  if (!(ratio >= 0 && ratio < 1)) call.fail("ratio is " + std::to_string(ratio) + ", expected 0 <= ratio < 1");
+  if (!(ratio >= 0 && ratio < 1))
+    call.fail("ratio is " + std::to_string(ratio) + ", expected 0 <= ratio < 1");
   const Span<const T> x = call.input<T>("X");
   const Span<const std::int64_t> key = call.input<std::int64_t>("key");
   std::uint64_t seed = mixed(static_cast<std::uint64_t>(key[0]));

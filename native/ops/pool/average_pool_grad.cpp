@@ -5,20 +5,23 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& average_pool_grad_contract() {
-  static const Contract c = Contract("AveragePoolGrad")
-      .summary("Gradient of AveragePool, in any number of spatial dims.")
-      .formula("dX[i] = Σ dY[o] / size(o) over the windows o that cover i")
-      .accuracy(Measure::rms, 2e-6, 1e-13)
-      .attr("kernel_shape", Kind::integers, "the window, one number per spatial dim")
-      .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
-      .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}, "how pads follow from the shapes")
-      .attr("pads", Kind::integers, "padding before each spatial dim, then after each; none when absent")
-      .attr("count_include_pad", 0, "1: padding counts in the size of a window")
-      .attr("dilations", Kind::integers, "distance between elements of a window; 1 when absent")
-      .attr("ceil_mode", 0, "1: the last window may reach beyond the padding")
-      .input("dY", "T[N, C, out...]", "cotangent of Y")
-      .input("shape", "int64[rank]", "the shape of X")
-      .output("dX", "T[in...]", "gradient of X");
+  static const Contract c =
+      Contract("AveragePoolGrad")
+          .summary("Gradient of AveragePool, in any number of spatial dims.")
+          .formula("dX[i] = Σ dY[o] / size(o) over the windows o that cover i")
+          .accuracy(Measure::rms, 2e-6, 1e-13)
+          .attr("kernel_shape", Kind::integers, "the window, one number per spatial dim")
+          .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
+          .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
+                "how pads follow from the shapes")
+          .attr("pads", Kind::integers,
+                "padding before each spatial dim, then after each; none when absent")
+          .attr("count_include_pad", 0, "1: padding counts in the size of a window")
+          .attr("dilations", Kind::integers, "distance between elements of a window; 1 when absent")
+          .attr("ceil_mode", 0, "1: the last window may reach beyond the padding")
+          .input("dY", "T[N, C, out...]", "cotangent of Y")
+          .input("shape", "int64[rank]", "the shape of X")
+          .output("dX", "T[in...]", "gradient of X");
   return c;
 }
 
@@ -28,11 +31,14 @@ std::vector<Window> prepare(const Call& call, const Shape& in) {
   const Shape& dy = call.shape("dY");
   const int spatial = dy.rank() - 2;
   if (in.rank() != dy.rank() || in[0] != dy[0] || in[1] != dy[1])
-    call.fail("input shape is " + to_string(in) + ", expected " + std::to_string(dy.rank()) + " dims that begin with [" +
-              std::to_string(dy[0]) + ", " + std::to_string(dy[1]) + "] (from dY)");
+    call.fail("input shape is " + to_string(in) + ", expected " + std::to_string(dy.rank()) +
+              " dims that begin with [" + std::to_string(dy[0]) + ", " + std::to_string(dy[1]) +
+              "] (from dY)");
   if (call.integers("kernel_shape").empty()) call.fail("kernel_shape is missing");
-  const Shape kernel = checked_numbers(call, "kernel_shape", "dY", 1, 1, 1), stride = checked_numbers(call, "strides", "dY", 1, 1, 1);
-  const Shape dilation = checked_numbers(call, "dilations", "dY", 1, 1, 1), pads = checked_numbers(call, "pads", "dY", 2, 0, 0);
+  const Shape kernel = checked_numbers(call, "kernel_shape", "dY", 1, 1, 1),
+              stride = checked_numbers(call, "strides", "dY", 1, 1, 1);
+  const Shape dilation = checked_numbers(call, "dilations", "dY", 1, 1, 1),
+              pads = checked_numbers(call, "pads", "dY", 2, 0, 0);
   std::vector<Window> list;
   Shape expected{in[0], in[1]};
   for (int a = 0; a < spatial; ++a) {
@@ -40,7 +46,8 @@ std::vector<Window> prepare(const Call& call, const Shape& in) {
     expected.push_back(windows(call.text("auto_pad"), call.integer("ceil_mode") != 0, w));
     list.push_back(w);
   }
-  check_shape(call, "dY", expected, [&] { return "what the windows give for shape " + to_string(in); });
+  check_shape(call, "dY", expected,
+              [&] { return "what the windows give for shape " + to_string(in); });
   return list;
 }
 
@@ -74,12 +81,14 @@ bool covers_everything(const std::vector<Window>& windows) {
 }
 
 template <class T> void spread(Call& call, Dim planes, Dim size, double share, const T* dy, T* dx) {
-  call.parallel_ranges(planes, larger_of(1, kPointwiseGrain / larger_of(1, size)), [&](Dim begin, Dim end) {
-    for (Dim p = begin; p < end; ++p) {
-      const Vec<T> value = splat<T>(T(double(dy[p]) * share));
-      fill<T>(Span<T>(dx + p * size, size), false, [&](Dim, Dim) ONNXGRAD_LAMBDA { return value; });
-    }
-  });
+  call.parallel_ranges(planes, larger_of(1, kPointwiseGrain / larger_of(1, size)),
+                       [&](Dim begin, Dim end) {
+                         for (Dim p = begin; p < end; ++p) {
+                           const Vec<T> value = splat<T>(T(double(dy[p]) * share));
+                           fill<T>(Span<T>(dx + p * size, size), false,
+                                   [&](Dim, Dim) ONNXGRAD_LAMBDA { return value; });
+                         }
+                       });
 }
 
 }  // namespace
@@ -92,14 +101,16 @@ template <class T> void average_pool_grad(Call& call) {
   double share = 1;
   for (const Window& w : windows) {
     maps.push_back(map_of<T>(w, call.integer("count_include_pad") != 0));
-    if (covers_everything(windows)) share *= maps.back().identity || w.in == 0 ? 1.0 : double(maps.back().weight[0]);
+    if (covers_everything(windows))
+      share *= maps.back().identity || w.in == 0 ? 1.0 : double(maps.back().weight[0]);
   }
   Separable<T> pool(std::move(maps));
   Workspace::acquire(call, pool.bytes());
   call.set_dims("in...", in);
   T* dx = call.output<T>("dX").data();
   if (covers_everything(windows))
-    return spread<T>(call, call.dim("N") * call.dim("C"), in.product(2, in.rank()), share, call.input<T>("dY").data(), dx);
+    return spread<T>(call, call.dim("N") * call.dim("C"), in.product(2, in.rank()), share,
+                     call.input<T>("dY").data(), dx);
   pool.run(call, call.input<T>("dY").data(), dx);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(average_pool_grad)

@@ -5,51 +5,59 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& max_pool_grad_contract() {
-  static const Contract c = Contract("MaxPoolGrad")
-      .summary("Gradient of MaxPool, from the indices that it gave.")
-      .formula("dX[i] = Σ dY[o] over the o with Indices[o] = i")
-      .accuracy(Measure::rms, 2e-6, 1e-13)
-      .input("dY", "T[N, C, out...]", "cotangent of Y")
-      .input("Indices", "I[N, C, out...]", "where in X, as a flat number, each maximum stood; MaxPool's second output")
-      .input("shape", "int64[rank]", "the shape of X")
-      .output("dX", "T[in...]", "gradient of X");
+  static const Contract c =
+      Contract("MaxPoolGrad")
+          .summary("Gradient of MaxPool, from the indices that it gave.")
+          .formula("dX[i] = Σ dY[o] over the o with Indices[o] = i")
+          .accuracy(Measure::rms, 2e-6, 1e-13)
+          .input("dY", "T[N, C, out...]", "cotangent of Y")
+          .input("Indices", "I[N, C, out...]",
+                 "where in X, as a flat number, each maximum stood; MaxPool's second output")
+          .input("shape", "int64[rank]", "the shape of X")
+          .output("dX", "T[in...]", "gradient of X");
   return c;
 }
 
 namespace {
 
 // X and dY as planes, one per image and channel; an index points into the plane of its own output.
-struct Planes { Dim count, in, out; };
+struct Planes {
+  Dim count, in, out;
+};
 
 Planes prepare(const Call& call, const Shape& in) {
   const Shape& out = call.shape("dY");
   if (in.rank() != out.rank() || in[0] != out[0] || in[1] != out[1])
-    call.fail("input shape is " + to_string(in) + ", expected " + std::to_string(out.rank()) + " dims that begin with [" +
-              std::to_string(out[0]) + ", " + std::to_string(out[1]) + "] (from dY)");
+    call.fail("input shape is " + to_string(in) + ", expected " + std::to_string(out.rank()) +
+              " dims that begin with [" + std::to_string(out[0]) + ", " + std::to_string(out[1]) +
+              "] (from dY)");
   return {in[0] * in[1], in.product(2, in.rank()), out.product(2, out.rank())};
 }
 
 template <class I> void check_planes(Call& call, const Planes& s) {
   const I* indices = call.input<I>("Indices").data();
   std::atomic<Dim> first_bad{s.count};
-  call.parallel_ranges(s.count, larger_of(1, kPointwiseGrain / larger_of(1, s.out)), [&](Dim begin, Dim end) {
-    for (Dim p = begin; p < end; ++p) {
-      std::int64_t outside = 0;  // negative as soon as one index is below the plane or beyond it
-      for (Dim k = 0; k < s.out; ++k) {
-        const std::int64_t at = std::int64_t(indices[p * s.out + k]) - p * s.in;
-        outside |= at | (s.in - 1 - at);
-      }
-      if (outside >= 0) continue;
-      Dim known = first_bad.load();
-      while (p < known && !first_bad.compare_exchange_weak(known, p)) {}
-    }
-  });
+  call.parallel_ranges(
+      s.count, larger_of(1, kPointwiseGrain / larger_of(1, s.out)), [&](Dim begin, Dim end) {
+        for (Dim p = begin; p < end; ++p) {
+          std::int64_t outside =
+              0;  // negative as soon as one index is below the plane or beyond it
+          for (Dim k = 0; k < s.out; ++k) {
+            const std::int64_t at = std::int64_t(indices[p * s.out + k]) - p * s.in;
+            outside |= at | (s.in - 1 - at);
+          }
+          if (outside >= 0) continue;
+          Dim known = first_bad.load();
+          while (p < known && !first_bad.compare_exchange_weak(known, p)) {
+          }
+        }
+      });
   const Dim p = first_bad;
   for (Dim k = p * s.out; p < s.count; ++k)
     if (Dim(indices[k]) < p * s.in || Dim(indices[k]) >= (p + 1) * s.in)
-      call.fail("input Indices has the value " + std::to_string(indices[k]) + " at " + place_of(call.shape("Indices"), k) +
-                ", expected " + std::to_string(p * s.in) + ".." + std::to_string((p + 1) * s.in - 1) +
-                ", the places of its channel in X");
+      call.fail("input Indices has the value " + std::to_string(indices[k]) + " at " +
+                place_of(call.shape("Indices"), k) + ", expected " + std::to_string(p * s.in) +
+                ".." + std::to_string((p + 1) * s.in - 1) + ", the places of its channel in X");
 }
 
 }  // namespace
@@ -64,12 +72,15 @@ template <class T> void max_pool_grad(Call& call) {
     const I* indices = call.input<I>("Indices").data();
     const T* dy = call.input<T>("dY").data();
     T* dx = call.output<T>("dX").data();
-    call.parallel_ranges(s.count, larger_of(1, kPointwiseGrain / larger_of(1, s.in + s.out)), [&](Dim begin, Dim end) {
-      for (Dim p = begin; p < end; ++p) {
-        fill<T>(Span<T>(dx + p * s.in, s.in), false, [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
-        for (Dim k = p * s.out; k < (p + 1) * s.out; ++k) dx[indices[k]] += dy[k];
-      }
-    });
+    call.parallel_ranges(s.count, larger_of(1, kPointwiseGrain / larger_of(1, s.in + s.out)),
+                         [&](Dim begin, Dim end) {
+                           for (Dim p = begin; p < end; ++p) {
+                             fill<T>(Span<T>(dx + p * s.in, s.in), false,
+                                     [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
+                             for (Dim k = p * s.out; k < (p + 1) * s.out; ++k)
+                               dx[indices[k]] += dy[k];
+                           }
+                         });
   });
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(max_pool_grad)

@@ -8,19 +8,25 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& max_pool_training_contract() {
-  static const Contract c = Contract("MaxPoolTraining")
-      .summary("MaxPool with the indices that MaxPoolGrad needs.")
-      .formula("Y[o] = X[Indices[o]] = max X[i] over the window of o, the first of equal ones; a NaN in the window wins")
-      .accuracy(Measure::rms, 0, 0)
-      .attr("kernel_shape", Kind::integers, "the window, one number per spatial dim")
-      .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
-      .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}, "how pads follow from the shapes")
-      .attr("pads", Kind::integers, "padding before each spatial dim, then after each; none when absent")
-      .attr("dilations", Kind::integers, "distance between elements of a window; 1 when absent")
-      .attr("ceil_mode", 0, "1: the last window may reach beyond the padding")
-      .input("X", "T[N, C, in...]", "images, or signals, or volumes; one to three spatial dims")
-      .output("Y", "T[N, C, out...]", "the largest of each window")
-      .optional_output("Indices", "int64[N, C, out...]", "where in X, as a flat number, each maximum stood");
+  static const Contract c =
+      Contract("MaxPoolTraining")
+          .summary("MaxPool with the indices that MaxPoolGrad needs.")
+          .formula(
+              "Y[o] = X[Indices[o]] = max X[i] over the window of o, the first of equal ones; a "
+              "NaN in the window wins")
+          .accuracy(Measure::rms, 0, 0)
+          .attr("kernel_shape", Kind::integers, "the window, one number per spatial dim")
+          .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
+          .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
+                "how pads follow from the shapes")
+          .attr("pads", Kind::integers,
+                "padding before each spatial dim, then after each; none when absent")
+          .attr("dilations", Kind::integers, "distance between elements of a window; 1 when absent")
+          .attr("ceil_mode", 0, "1: the last window may reach beyond the padding")
+          .input("X", "T[N, C, in...]", "images, or signals, or volumes; one to three spatial dims")
+          .output("Y", "T[N, C, out...]", "the largest of each window")
+          .optional_output("Indices", "int64[N, C, out...]",
+                           "where in X, as a flat number, each maximum stood");
   return c;
 }
 
@@ -29,10 +35,11 @@ namespace {
 // Along one axis every window must cover an element, or its maximum would not exist.
 void check_covers(const Call& call, const Window& w, int axis) {
   for (Dim o = 0; o < w.out; ++o) {
-    const Dim first = o * w.stride - w.before, skipped = first < 0 ? divide_up(-first, w.dilation) : 0;
+    const Dim first = o * w.stride - w.before,
+              skipped = first < 0 ? divide_up(-first, w.dilation) : 0;
     if (skipped >= w.kernel || first + skipped * w.dilation >= w.in)
-      call.fail("window " + std::to_string(o) + " along axis " + std::to_string(axis) + " covers padding only (X has shape " +
-                to_string(call.shape("X")) + ")");
+      call.fail("window " + std::to_string(o) + " along axis " + std::to_string(axis) +
+                " covers padding only (X has shape " + to_string(call.shape("X")) + ")");
   }
 }
 
@@ -42,26 +49,32 @@ constexpr Dim kMostTaps = Dim(1) << 20;  // of a window: each has a place in wor
 std::vector<Window> prepare(const Call& call) {
   const int spatial = call.shape("X").rank() - 2;
   if (spatial < 1 || spatial > 3)
-    call.fail("input X has shape " + to_string(call.shape("X")) + ", expected one to three spatial dims");
+    call.fail("input X has shape " + to_string(call.shape("X")) +
+              ", expected one to three spatial dims");
   if (call.integers("kernel_shape").empty()) call.fail("kernel_shape is missing");
-  const Shape kernel = checked_numbers(call, "kernel_shape", "X", 1, 1, 1), stride = checked_numbers(call, "strides", "X", 1, 1, 1);
-  const Shape dilation = checked_numbers(call, "dilations", "X", 1, 1, 1), pads = checked_numbers(call, "pads", "X", 2, 0, 0);
+  const Shape kernel = checked_numbers(call, "kernel_shape", "X", 1, 1, 1),
+              stride = checked_numbers(call, "strides", "X", 1, 1, 1);
+  const Shape dilation = checked_numbers(call, "dilations", "X", 1, 1, 1),
+              pads = checked_numbers(call, "pads", "X", 2, 0, 0);
   std::vector<Window> list(std::size_t(3 - spatial), Window{1, 1, 1, 1, 1, 0, 0});
   for (int a = 0; a < spatial; ++a) {
-    Window w{call.shape("X")[a + 2], 0, kernel[a], stride[a], dilation[a], pads[a], pads[a + spatial]};
+    Window w{call.shape("X")[a + 2], 0, kernel[a], stride[a], dilation[a], pads[a],
+             pads[a + spatial]};
     w.out = windows(call.text("auto_pad"), call.integer("ceil_mode") != 0, w);
     check_covers(call, w, a + 2);
     list.push_back(w);
   }
   if (kernel.size() > kMostTaps)
-    call.fail("kernel_shape is " + to_string(kernel) + ", expected at most " + std::to_string(kMostTaps) + " elements");
+    call.fail("kernel_shape is " + to_string(kernel) + ", expected at most " +
+              std::to_string(kMostTaps) + " elements");
   if (list[0].in * list[1].in * list[2].in >= Dim(1) << 31)
-    call.fail("input X has shape " + to_string(call.shape("X")) + ", expected fewer than 2^31 elements per channel");
+    call.fail("input X has shape " + to_string(call.shape("X")) +
+              ", expected fewer than 2^31 elements per channel");
   return list;
 }
 
-// The rows of X that one row of windows covers, with −∞ around them; columns are sorted by their residue modulo the
-// stride, so that a register of windows reads neighbours.
+// The rows of X that one row of windows covers, with −∞ around them; columns are sorted
+// by their residue modulo the stride, so that a register of windows reads neighbours.
 template <class T> class PoolRow {
  public:
   explicit PoolRow(const std::vector<Window>& w) : d_(w[0]), h_(w[1]), w_(w[2]) {
@@ -72,19 +85,23 @@ template <class T> class PoolRow {
         for (Dim i = 0; i < w_.kernel; ++i) {
           const Dim column = i * w_.dilation, row = (d * h_.kernel + h) * residue_ * w_.stride;
           offsets_.push_back(row + column % w_.stride * residue_ + column / w_.stride);
-          places_.push_back(BitsOf<T>((d * d_.dilation * h_.in + h * h_.dilation) * w_.in + column));
+          places_.push_back(
+              BitsOf<T>((d * d_.dilation * h_.in + h * h_.dilation) * w_.in + column));
         }
   }
   Dim size() const { return d_.kernel * h_.kernel * residue_ * w_.stride; }
 
-  // Windows (d, h, 0 … out) of the plane X whose first element has number `number`. `memory` begins as −∞.
+  // Windows (d, h, 0 … out) of the plane X whose first
+  // element has number `number`. `memory` begins as −∞.
   void run(const T* x, Dim number, Dim d, Dim h, T* memory, T* y, std::int64_t* indices) const {
     copy_rows(x, d, h, memory);
-    const Dim corner = ((d * d_.stride - d_.before) * h_.in + h * h_.stride - h_.before) * w_.in - w_.before;
+    const Dim corner =
+        ((d * d_.stride - d_.before) * h_.in + h * h_.stride - h_.before) * w_.in - w_.before;
     for (Dim i = 0; i < w_.out; i += lanes<T>) {
       const Dim count = smaller_of(lanes<T>, w_.out - i);
       Vec<T> best = splat<T>(-std::numeric_limits<T>::infinity());
-      VecBits<T> place = VecBits<T>{} - 1;  // of the best, counted from the window's corner; -1: none yet
+      VecBits<T> place =
+          VecBits<T>{} - 1;  // of the best, counted from the window's corner; -1: none yet
       for (std::size_t tap = 0; tap < offsets_.size(); ++tap) {
         const Vec<T> v = load<T>(memory + offsets_[tap] + i);
         const VecBits<T> better = (v > best) | (v != v);
@@ -111,7 +128,8 @@ template <class T> class PoolRow {
       if (in_d < 0 || in_d >= d_.in || in_h < 0 || in_h >= h_.in)
         std::fill(to, to + row, -std::numeric_limits<T>::infinity());
       else
-        sort_columns(x + (in_d * h_.in + in_h) * w_.in - w_.before, w_.before, last, w_.stride, residue_, to);
+        sort_columns(x + (in_d * h_.in + in_h) * w_.in - w_.before, w_.before, last, w_.stride,
+                     residue_, to);
     }
   }
 
@@ -125,8 +143,8 @@ template <class T> class PoolRow {
 
   const Window &d_, &h_, &w_;
   Dim width_, residue_;
-  std::vector<Dim> offsets_;         // of a tap, in working memory
-  std::vector<BitsOf<T>> places_;    // of a tap, in X from the window's corner
+  std::vector<Dim> offsets_;       // of a tap, in working memory
+  std::vector<BitsOf<T>> places_;  // of a tap, in X from the window's corner
 };
 
 }  // namespace
@@ -134,10 +152,12 @@ template <class T> class PoolRow {
 template <class T> void max_pool_training(Call& call) {
   const std::vector<Window> w = prepare(call);
   const PoolRow<T> row(w);
-  const Dim planes = call.dim("N") * call.dim("C"), in = w[0].in * w[1].in * w[2].in, rows = w[0].out * w[1].out;
+  const Dim planes = call.dim("N") * call.dim("C"), in = w[0].in * w[1].in * w[2].in,
+            rows = w[0].out * w[1].out;
   Shape out;
   for (std::size_t a = std::size_t(5 - call.shape("X").rank()); a < 3; ++a) out.push_back(w[a].out);
-  const Dim together = larger_of(1, 8192 / larger_of(1, rows * w[2].out * Dim(w[1].kernel * w[2].kernel)));
+  const Dim together =
+      larger_of(1, 8192 / larger_of(1, rows * w[2].out * Dim(w[1].kernel * w[2].kernel)));
   Workspace space;
   const auto scratch = space.scratch<T>(row.size(), divide_up(planes, together));
   Workspace::acquire(call, space.bytes());
@@ -152,7 +172,8 @@ template <class T> void max_pool_training(Call& call) {
     for (Dim p = begin; p < end; ++p)
       for (Dim r = 0; r < rows; ++r) {
         const Dim at = (p * rows + r) * w[2].out;
-        row.run(x + p * in, p * in, r / w[1].out, r % w[1].out, memory.data(), y + at, indices ? indices + at : nullptr);
+        row.run(x + p * in, p * in, r / w[1].out, r % w[1].out, memory.data(), y + at,
+                indices ? indices + at : nullptr);
       }
   });
 }

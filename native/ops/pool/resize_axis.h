@@ -1,5 +1,6 @@
-// One axis of ONNX Resize as a sparse matrix: which elements of X an output takes, and how much of each. Coordinates are
-// computed in float, as ONNX Runtime's own Resize does: an output that lies between two elements must fall to the same side.
+// One axis of ONNX Resize as a sparse matrix: which elements of X an output takes,
+// and how much of each. Coordinates are computed in float, as ONNX Runtime's own Resize does:
+// an output that lies between two elements must fall to the same side.
 #pragma once
 #include <cmath>
 #include <string>
@@ -27,7 +28,8 @@ inline float original_coordinate(const ResizeMode& m, const ResizeAxis& a, Dim o
   if (m.coordinates == "align_corners") return a.out == 1 ? 0.f : x * (in - 1) / (out - 1);
   if (m.coordinates == "pytorch_half_pixel") return a.out > 1 ? half - 0.5f : 0.f;
   if (m.coordinates == "tf_half_pixel_for_nn") return half;
-  if (m.coordinates == "half_pixel_symmetric") {  // the shift in float, the sum in double: ONNX Runtime rounds there
+  if (m.coordinates ==
+      "half_pixel_symmetric") {  // the shift in float, the sum in double: ONNX Runtime rounds there
     const float shift = in / 2 * (1 - out / (a.scale * in));
     return float(double(shift) + (double(x) + 0.5) / double(a.scale) - 0.5);
   }
@@ -37,7 +39,8 @@ inline float original_coordinate(const ResizeMode& m, const ResizeAxis& a, Dim o
   return half - 0.5f;
 }
 
-// ONNX Runtime takes what lies within 1e-6 of the middle for the middle. In double: in float, 0.49999997 + 0.5 is 1.
+// ONNX Runtime takes what lies within 1e-6 of the middle for
+// the middle. In double: in float, 0.49999997 + 0.5 is 1.
 inline float rounded(const std::string& how, float x) {
   constexpr double kMiddle = 1e-6;
   if (how == "floor") return std::floor(x);
@@ -47,19 +50,23 @@ inline float rounded(const std::string& how, float x) {
 }
 
 // The interpolating functions; `t` is the distance to the element.
-inline double triangle(double t) { return std::fabs(t) < 1 ? 1 - std::fabs(t) : 0; }
+inline double triangle(double t) {
+  return std::fabs(t) < 1 ? 1 - std::fabs(t) : 0;
+}
 inline double cubic(double t, double a) {
   const double s = std::fabs(t);
   if (s < 1) return ((a + 2) * s - (a + 3)) * s * s + 1;
   return s < 2 ? ((s - 5) * s + 8) * s * a - 4 * a : 0;
 }
 
-// Adds what output o takes: elements [first, first + count) by `weight`, those outside left out or moved to the edge.
-template <class T, class F>
-void add_taps(AxisMapBuilder<T>& map, const ResizeAxis& a, Dim o, Dim first, Dim count, bool exclude_outside, F&& weight) {
+// Adds what output o takes: elements [first, first + count) by `weight`,
+// those outside left out or moved to the edge.
+template <class T, class F> void add_taps(AxisMapBuilder<T>& map, const ResizeAxis& a, Dim o,
+                                          Dim first, Dim count, bool exclude_outside, F&& weight) {
   const auto inside = [&](Dim i) { return i >= 0 && i < a.in; };
   double total = 0;
-  for (Dim i = first; i < first + count; ++i) total += exclude_outside && !inside(i) ? 0 : weight(i);
+  for (Dim i = first; i < first + count; ++i)
+    total += exclude_outside && !inside(i) ? 0 : weight(i);
   for (Dim i = first; i < first + count; ++i) {
     const double w = weight(i);
     if (w == 0 || (exclude_outside && !inside(i))) continue;
@@ -67,24 +74,31 @@ void add_taps(AxisMapBuilder<T>& map, const ResizeAxis& a, Dim o, Dim first, Dim
   }
 }
 
-template <class T> void add_output(AxisMapBuilder<T>& map, const ResizeMode& m, const ResizeAxis& a, Dim o) {
+template <class T>
+void add_output(AxisMapBuilder<T>& map, const ResizeMode& m, const ResizeAxis& a, Dim o) {
   const float x = original_coordinate(m, a, o), last = float(a.in - 1);
-  if (m.coordinates == "tf_crop_and_resize" && (x < 0 || x > last)) return;  // takes extrapolation_value instead
+  if (m.coordinates == "tf_crop_and_resize" && (x < 0 || x > last))
+    return;  // takes extrapolation_value instead
   if (m.mode == "nearest") {
     const Dim i = Dim(rounded(m.nearest, x));
     return map.add(i < 0 ? 0 : i >= a.in ? a.in - 1 : i, o, 1.0);
   }
   const bool is_cubic = m.mode == "cubic";
-  const auto kernel = [&](double t) { return is_cubic ? cubic(t, double(m.cubic_a)) : triangle(t); };
-  if (m.antialias && a.scale < 1) {  // the kernel is stretched until it covers what an output stands for
+  const auto kernel = [&](double t) {
+    return is_cubic ? cubic(t, double(m.cubic_a)) : triangle(t);
+  };
+  if (m.antialias &&
+      a.scale < 1) {  // the kernel is stretched until it covers what an output stands for
     const double support = (is_cubic ? 2.0 : 1.0) / double(a.scale), center = double(x) + 0.5;
-    const Dim first = Dim(std::floor(center - support + 0.5)), end = Dim(std::floor(center + support + 0.5));
+    const Dim first = Dim(std::floor(center - support + 0.5)),
+              end = Dim(std::floor(center + support + 0.5));
     return add_taps(map, a, o, first, end - first, m.exclude_outside,
                     [&](Dim i) { return kernel((double(i) + 0.5 - center) * double(a.scale)); });
   }
   if (is_cubic) {
     const double at = double(x);
-    return add_taps(map, a, o, Dim(std::floor(x)) - 1, 4, m.exclude_outside, [&](Dim i) { return kernel(double(i) - at); });
+    return add_taps(map, a, o, Dim(std::floor(x)) - 1, 4, m.exclude_outside,
+                    [&](Dim i) { return kernel(double(i) - at); });
   }
   const double at = double(x < 0 ? 0.f : x > last ? last : x);
   add_taps(map, a, o, Dim(std::floor(at)), 2, false, [&](Dim i) { return kernel(double(i) - at); });

@@ -1,13 +1,15 @@
 // The gradient of GRU, last step first. With dh the cotangent of Ht, and ' the slopes:
 //
-//   daz = dh ∘ (Ht-1 − n) ∘ z'      dan = dh ∘ (1 − z) ∘ n'
-//   linear_before_reset:  dar = dan ∘ (Ht-1 Rhᵀ + Rbh) ∘ r',   dh of t−1 = dh ∘ z + [daz dar dan∘r]
-//   R otherwise:  q = dan Rh,  dar = q ∘ Ht-1 ∘ r',              dh of t−1 = dh ∘ z + q ∘ r + [daz
-//   dar] Rzr
+//   daz = dh ∘ (Ht-1 − n) ∘ z'
+//   dan = dh ∘ (1 − z) ∘ n'
+//   with linear_before_reset:   dar = dan ∘ (Ht-1 Rhᵀ + Rbh) ∘ r'
+//                               dh of t−1 = dh ∘ z + [daz dar dan∘r] R
+//   without:    q = dan Rh,     dar = q ∘ Ht-1 ∘ r'
+//                               dh of t−1 = dh ∘ z + q ∘ r + [daz dar] Rzr
 //
-// Ht-1 Rhᵀ is one product per chunk. A step is one phase with linear_before_reset and two without.
-// The columns of da are n z r and, with linear_before_reset, n∘r: what multiplies W stands
-// together, and what multiplies R.
+// Ht-1 Rhᵀ is one product per chunk. A step is one phase with linear_before_reset
+// and two without. The columns of da are n z r and, with linear_before_reset,
+// n∘r: what multiplies W stands together, and what multiplies R.
 #pragma once
 #include "ops/recurrent/gru.h"
 #include "ops/recurrent/recurrent_grad.h"
@@ -127,8 +129,8 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
                 at(more(d).linear), s_.H);
   }
 
-  // dh += the products with R, where the rows of da begin at `row` of the chunk. dh holds dh ∘ z (+
-  // q ∘ r) already.
+  // dh += the products with R, where the rows of da begin at
+  // `row` of the chunk. dh holds dh ∘ z (+ q ∘ r) already.
   void complete_dh(Dim d, const Moment& m, Dim row, Block b) const {
     if (b.row == b.row_end) return;
     const Dim depth = r_gates() * s_.H;
@@ -215,8 +217,8 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
                 });
   }
 
-  // Wb and Rb are added to the same sums, but for Rbh under linear_before_reset, which the reset
-  // gate multiplies.
+  // Wb and Rb are added to the same sums, but for Rbh under
+  // linear_before_reset, which the reset gate multiplies.
   void add_biases(Dim d, Dim section, Dim first, Dim count, Dim rows, Dim row, bool add) const {
     const Dim gate = section == kCandidate ? 0 : section == kGates ? 1 : 3;
     T *wb = tensors_.db.row(0, d, 0) + row, *rb = wb + 3 * s_.H;

@@ -53,8 +53,8 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
   }
 
  private:
-  // Of panels of hidden units: their registers, and the panels that hold their z and r, and their
-  // h.
+  // Of panels of hidden units: their registers,
+  // and the panels that hold their z and r, and their h.
   Dim end_register(Dim last) const { return std::min(2 * last, registers_); }
   Part gate_part(Block b) const { return {b.row, b.row_end, 2 * b.unit, end_register(b.unit_end)}; }
   Part candidate_part(Block b) const {

@@ -1,5 +1,5 @@
-// What LSTMTraining and LSTMGrad share. Gates in the order i o f c, peepholes i o f, biases Wb then
-// Rb.
+// What LSTMTraining and LSTMGrad share.
+// Gates in the order i o f c, peepholes i o f, biases Wb then Rb.
 #pragma once
 #include "ops/recurrent/recurrent_call.h"
 

@@ -1,12 +1,16 @@
 // The gradient of LSTM, last step first. With dh, dc the cotangents of Ht, Ct, and ' the slopes:
 //
-//   dao = dh ∘ h(C) ∘ o'                   dai = dc ∘ c ∘ i'        (with input_forget: dc ∘ (c −
-//   Ct-1) ∘ i') dc += dh ∘ o ∘ h'(C) + Po ∘ dao        daf = dc ∘ Ct-1 ∘ f'     dac = dc ∘ i ∘ c'
-//   dc of t−1 = dc ∘ f + Pi ∘ dai + Pf ∘ daf,    dh of t−1 = da R
+//   dao = dh ∘ h(C) ∘ o'
+//   dc += dh ∘ o ∘ h'(C) + Po ∘ dao
+//   dai = dc ∘ c ∘ i'     (with input_forget: dc ∘ (c − Ct-1) ∘ i')
+//   daf = dc ∘ Ct-1 ∘ f'
+//   dac = dc ∘ i ∘ c'
+//   dc of t−1 = dc ∘ f + Pi ∘ dai + Pf ∘ daf
+//   dh of t−1 = da R
 //
-// A step is one product, da R, and the pointwise work; each slice owns some hidden columns, so that
-// a step is one phase. Over a whole chunk of steps: dX = da W, dW += daᵀ X, dR += daᵀ Hprev, dB +=
-// Σ da.
+// A step is one product, da R, and the pointwise work;
+// each slice owns some hidden columns, so that a step is one phase.
+// Over a whole chunk of steps: dX = da W, dW += daᵀ X, dR += daᵀ Hprev, dB += Σ da.
 #pragma once
 #include "ops/recurrent/lstm.h"
 #include "ops/recurrent/recurrent_grad.h"
@@ -76,8 +80,8 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
                   std::max(first, hidden) - hidden, last - hidden);
   }
 
-  // dh = da R, where the rows of da begin at `row` of the chunk; other rows of dh keep what they
-  // have.
+  // dh = da R, where the rows of da begin at `row` of the chunk;
+  // other rows of dh keep what they have.
   void set_dh(Dim d, const Moment& m, Dim row, Block b) const {
     if (b.row == b.row_end) return;
     const StateWeights<T> r = Base::r_weights(d, 0, at(memory(d).packed_r), 4 * s_.H);
@@ -121,8 +125,8 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
     }
   }
 
-  // What the forward pass kept of a row is long gone from the caches, and comes in pieces too short
-  // for the hardware to foresee.
+  // What the forward pass kept of a row is long gone from the caches,
+  // and comes in pieces too short for the hardware to foresee.
   static constexpr Dim kAhead = 3;  // rows
   ONNXGRAD_INLINE void prefetch_row(Dim d, Dim t, Dim n, ColumnRange columns) const {
     prefetch(call_.row(t, d, n), columns);

@@ -91,8 +91,8 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
       step_cells<false>(d, m, b);
   }
 
-  // What one row of a step reads and writes. Worked out once per row: between stores the compiler
-  // would do it anew for every register.
+  // What one row of a step reads and writes. Worked out once per row:
+  // between stores the compiler would do it anew for every register.
   struct Addresses {
     const T *from_x, *from_h, *bias, *peepholes;
     T *h, *c;                                 // the states

@@ -1,5 +1,5 @@
-// The activations of ONNX's recurrent operators: parsing, value, and slope as a function of the
-// value.
+// The activations of ONNX's recurrent operators:
+// parsing, value, and slope as a function of the value.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -23,8 +23,8 @@ enum class Function : std::uint8_t {
   softplus
 };
 
-// Defaults as in onnxruntime, which takes 0 where it knows no default (ONNX's ThresholdedRelu alone
-// has 1).
+// Defaults as in onnxruntime, which takes 0 where it
+// knows no default (ONNX's ThresholdedRelu alone has 1).
 struct FunctionSpec {
   const char* name;
   Function function;
@@ -99,8 +99,8 @@ inline std::vector<Activation> parse_activations(const Contract& contract, Strin
   return list;
 }
 
-// The gradient reads slopes off stored values. Below alpha 0 these three take a value on both sides
-// of their kink.
+// The gradient reads slopes off stored values.
+// Below alpha 0 these three take a value on both sides of their kink.
 inline void require_slopes(const Contract& contract, const std::vector<Activation>& activations) {
   for (const Activation& a : activations) {
     const bool kinked = a.function == Function::leaky_relu || a.function == Function::elu ||
@@ -176,10 +176,10 @@ template <class T> inline Vec<T> slope_at(Activation f, Vec<T> y) {
 
 // An activation behind a clip: f(max(-clip, min(x, clip))).
 //
-// Where the clip acted the slope is 0. Only values are stored, so that is recognised by the value:
-// f is monotone, and what f gives at a limit comes from an x at the limit or beyond, up to
-// rounding. Values within 8 ulp of f(±clip) count as clipped; the x that this takes wrongly lie
-// within 8 ulp / f'(clip) of the limit.
+// Where the clip acted the slope is 0. Only values are stored, so that is recognised
+// by the value: f is monotone, and what f gives at a limit comes from an x at the limit
+// or beyond, up to rounding. Values within 8 ulp of f(±clip) count as clipped;
+// the x that this takes wrongly lie within 8 ulp / f'(clip) of the limit.
 template <class T> class ClippedActivation {
  public:
   ClippedActivation(Activation f, bool has_clip, float clip)
@@ -206,9 +206,9 @@ template <class T> class ClippedActivation {
   T clip_, low_ = 0, high_ = 0;
 };
 
-// What a cell does with its pre-activations: gates through f, candidates through g, the cell state
-// through h. (GRU has no h.) The standard cell is compiled by itself: there the choice of function
-// costs nothing.
+// What a cell does with its pre-activations: gates through f,
+// candidates through g, the cell state through h. (GRU has no h.) The standard
+// cell is compiled by itself: there the choice of function costs nothing.
 template <class T> struct StandardCell {
   ONNXGRAD_INLINE Vec<T> gate(Vec<T> x) const { return sigmoid<T>(x); }
   ONNXGRAD_INLINE Vec<T> gate_slope(Vec<T> y) const { return y * (T(1) - y); }

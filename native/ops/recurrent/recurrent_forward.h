@@ -1,9 +1,9 @@
-// The part of a recurrent forward pass that does not depend on the cell: memory, packing, and the
-// two products.
+// The part of a recurrent forward pass that does not depend
+// on the cell: memory, packing, and the two products.
 //
-// X Wᵀ is one product per chunk of steps, Ht-1 Rᵀ one per step. Their columns are the
-// pre-activations, cut into units of one register; in which order the gates' units stand is the
-// cell's affair.
+// X Wᵀ is one product per chunk of steps, Ht-1 Rᵀ one per step.
+// Their columns are the pre-activations, cut into units of one register;
+// in which order the gates' units stand is the cell's affair.
 #pragma once
 #include "ops/recurrent/recurrent_kernel.h"
 
@@ -71,8 +71,8 @@ template <class T, class Cell> class RecurrentForward : public RecurrentKernel<T
 
   // ---- once
 
-  // Both weights of `width` hidden units of a gate, from `column` on; width 0 fills the rest of a
-  // panel.
+  // Both weights of `width` hidden units of a gate,
+  // from `column` on; width 0 fills the rest of a panel.
   void pack_weights(Dim d, Dim gate, Dim column, Dim width, Dim unit) const {
     const Dim row = gate * s_.H + column;
     if (!w_in_place_) pack_unit(w_.row(0, d, 0), s_.I, row, width, at(memory(d).packed_w), unit);

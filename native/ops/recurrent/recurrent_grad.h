@@ -1,9 +1,9 @@
-// The part of a recurrent gradient that does not depend on the cell: memory, products, and who owns
-// what.
+// The part of a recurrent gradient that does not depend
+// on the cell: memory, products, and who owns what.
 //
-// da holds the gradients of the pre-activations of a chunk, one row per active row and step. Its
-// columns are gate by gate, H each. The weight gradients take them in sections: a section's columns
-// are neighbouring rows of dW.
+// da holds the gradients of the pre-activations of a chunk, one row per active
+// row and step. Its columns are gate by gate, H each. The weight gradients
+// take them in sections: a section's columns are neighbouring rows of dW.
 #pragma once
 #include "ops/recurrent/recurrent_kernel.h"
 

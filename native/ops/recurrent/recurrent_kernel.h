@@ -6,8 +6,8 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// The tensors of a call by name: [S, D, N, width], [D, N, width] or [D, width]; `sequence`: [S, N,
-// width].
+// The tensors of a call by name: [S, D, N, width],
+// [D, N, width] or [D, width]; `sequence`: [S, N, width].
 template <class T> class Tensors {
  public:
   explicit Tensors(Call& call) : call_(call), directions_(call.dim("D")) {}

@@ -9,20 +9,20 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 template <class T> constexpr Dim kLine = 64 / Dim(sizeof(T));  // elements of a cache line
 
-// Columns of the forward pass are cut into units of one register. A unit of a packed matrix is half
-// a panel.
+// Columns of the forward pass are cut into units of one register.
+// A unit of a packed matrix is half a panel.
 template <class T> constexpr Dim unit_count(Dim columns) {
   return (columns + lanes<T> - 1) / lanes<T>;
 }
 
-// A row length for matrices that are read by columns: rows a power of two apart would share cache
-// sets.
+// A row length for matrices that are read by columns:
+// rows a power of two apart would share cache sets.
 template <class T> constexpr Dim pitch_for(Dim columns) {
   return (unit_count<T>(columns) | 1) * lanes<T>;
 }
 
-// Unit `unit` of the packed transpose of weights[.][depth]: its rows [first, first + width), width
-// <= lanes.
+// Unit `unit` of the packed transpose of weights[.][depth]:
+// its rows [first, first + width), width <= lanes.
 template <class T>
 void pack_unit(const T* weights, Dim depth, Dim first, Dim width, T* packed, Dim unit) {
   T* out = packed + unit / 2 * depth * kPanel<T> + unit % 2 * lanes<T>;
@@ -70,8 +70,8 @@ template <class T> void clear_empty_rows(Tensor<T> final_state, const Lengths& l
       clear(final_state.row(0, d, lengths.source(k)), final_state.width);
 }
 
-// body(row, t, k) for every row of the chunk: row counts them, k is the place in the order of
-// lengths.
+// body(row, t, k) for every row of the chunk:
+// row counts them, k is the place in the order of lengths.
 template <class F>
 ONNXGRAD_INLINE void for_rows(const Lengths& lengths, const Chunk& chunk, F&& body) {
   Dim row = 0;
@@ -134,9 +134,9 @@ template <class T> StateWeights<T> weights_in_place(const T* b, Dim columns) {
 
 namespace detail {
 
-// One row of C, `panels` panels of it, summed in `chains` chains over the depth. `step` and
-// `row_pitch` lead from an element of the row, and a row of B, to the next; negative ones lead
-// backwards.
+// One row of C, `panels` panels of it, summed in `chains` chains over the depth.
+// `step` and `row_pitch` lead from an element of the row,
+// and a row of B, to the next; negative ones lead backwards.
 template <bool add, int panels, int chains, class T>
 ONNXGRAD_INLINE void row_tile(const T* a, Dim step, Dim depth, const T* b, Dim row_pitch,
                               Dim panel_pitch, T* c, Dim columns) {
@@ -202,9 +202,9 @@ template <bool add, class T> void state_product(Part part, Rows<T> a, Dim depth,
 
 // ---- products of few rows with weights that are used once
 
-// Packing weights costs as much as kPackWork rows of products with them. Few rows do without: they
-// become the columns of the transposed product, which reads the weights where they lie. Its unused
-// lanes must cost less than the packing.
+// Packing weights costs as much as kPackWork rows of products with them.
+// Few rows do without: they become the columns of the transposed product,
+// which reads the weights where they lie. Its unused lanes must cost less than the packing.
 template <class T> constexpr bool leaves_weights_in_place(Dim rows) {
   return rows <= kPanel<T> && unit_count<T>(rows) * lanes<T> - rows < kPackWork;
 }
@@ -222,8 +222,8 @@ template <bool add, class T, class A> void transposed_product(A weights, Dim cou
 
 // ---- gradients of the weights:  C[gates][columns] (+)= dAᵀ · B, over the rows of a chunk
 
-// Gate columns that are packed together: their tiles (1 KiB per column) stay in the second-level
-// cache.
+// Gate columns that are packed together:
+// their tiles (1 KiB per column) stay in the second-level cache.
 constexpr Dim kGateBlock = 4 * kTileRows;
 
 // Columns [0, count) of dA as tiles of kTileRows: tile i is [rows][kTileRows], read as Columns.

@@ -1,5 +1,5 @@
-// The order of the work of LSTM and GRU: which rows have a step when, the phases of a direction,
-// and how each is cut into slices.
+// The order of the work of LSTM and GRU: which rows have a step when,
+// the phases of a direction, and how each is cut into slices.
 #pragma once
 #include <algorithm>
 
@@ -10,9 +10,9 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 // ---- rows and their lengths
 
-// The rows sorted by length, longest first, so that those with a step at time t are the first
-// active(t) of them. Inside the kernels row k is always the k-th of this order; source(k) is where
-// it stands in the tensors.
+// The rows sorted by length, longest first, so that those with a step at
+// time t are the first active(t) of them. Inside the kernels row k is always
+// the k-th of this order; source(k) is where it stands in the tensors.
 class Lengths {
  public:
   // Without `lengths` every row has all steps, and keeps its place.
@@ -56,8 +56,8 @@ struct Chunk {
   Dim t, t_end, rows;
 };
 
-// Rows of a chunk: deep enough for the products over its rows, small enough for the second-level
-// cache.
+// Rows of a chunk: deep enough for the products over
+// its rows, small enough for the second-level cache.
 constexpr Dim kChunkRows = 256;
 
 inline std::vector<Chunk> cut_into_chunks(const Lengths& lengths, Dim steps) {
@@ -168,9 +168,9 @@ void join_lone_phases(const Kernel& kernel, std::vector<PhaseStarts>& starts) {
   for (PhaseStarts& of : starts) of[kept] = of.back(), of.resize(kept + 1);
 }
 
-// Runs one program per direction side by side: kernel.slices(moment) slices of
-// kernel.run(direction, moment, slice). Each direction's slices are neighbours, so that two threads
-// take a direction each.
+// Runs one program per direction side by side: kernel.slices(moment)
+// slices of kernel.run(direction, moment, slice). Each direction's
+// slices are neighbours, so that two threads take a direction each.
 template <class Kernel>
 void run_programs(Call& call, Kernel& kernel, const std::vector<std::vector<Moment>>& programs) {
   const Dim directions = Dim(programs.size());

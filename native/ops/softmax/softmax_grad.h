@@ -28,8 +28,8 @@ inline SoftmaxShape softmax_flattened(const Call& call) {
   return {y.product(0, a), y.product(a, y.rank()), 1};
 }
 
-// The sum of a row's terms, or of a register of columns: in double and more, because hundreds of terms may cancel beside
-// one large Y whose own dY is 0.
+// The sum of a row's terms, or of a register of columns: in double and more,
+// because hundreds of terms may cancel beside one large Y whose own dY is 0.
 template <class Kind, class T> struct TermSum {
   static constexpr int kParts = int(lanes<T> / lanes<double>);
   WideSum<T, Vec<double>> part[kParts];
@@ -37,7 +37,8 @@ template <class Kind, class T> struct TermSum {
   ONNXGRAD_INLINE void add(const T* dy, const T* y, Dim count) {
     if (count < lanes<T>) return add_some(dy, y, count);
     for (int p = 0; p < kParts; ++p)
-      Kind::add_term(part[p], load_double(dy + p * lanes<double>), load_double(y + p * lanes<double>));
+      Kind::add_term(part[p], load_double(dy + p * lanes<double>),
+                     load_double(y + p * lanes<double>));
   }
   ONNXGRAD_INLINE void add(const TermSum& other) {
     for (int p = 0; p < kParts; ++p) part[p].add(other.part[p]);
@@ -49,8 +50,10 @@ template <class Kind, class T> struct TermSum {
   }
   // Of each lane.
   Vec<T> of_columns() const {
-    if constexpr (kParts == 1) return part[0].of_lanes();
-    else return to_float(part[0].high, part[1].high);
+    if constexpr (kParts == 1)
+      return part[0].of_lanes();
+    else
+      return to_float(part[0].high, part[1].high);
   }
 
  private:
@@ -65,7 +68,8 @@ template <class Kind, class T> struct TermSum {
   }
 };
 
-// Σ Y·dY in float, a few terms at a time, which a CompensatedSum takes over: without the conversions to double.
+// Σ Y·dY in float, a few terms at a time, which a CompensatedSum
+// takes over: without the conversions to double.
 struct ProductSum {
   Vec<float> sum{};
   ONNXGRAD_INLINE void add(const float* dy, const float* y, Dim count) {
@@ -75,10 +79,14 @@ struct ProductSum {
 };
 struct CompensatedSum {
   Vec<float> sum{}, excess{};
-  ONNXGRAD_INLINE void add(const ProductSum& part) { add_compensated<float>(sum, excess, part.sum); }
+  ONNXGRAD_INLINE void add(const ProductSum& part) {
+    add_compensated<float>(sum, excess, part.sum);
+  }
   // An infinite sum has no excess (NaN by the formula).
   Vec<float> known_excess() const { return select(excess == excess, excess, Vec<float>{}); }
-  WideSum<float, double> of_row() const { return {sum_in_double(sum) - sum_in_double(known_excess()), 0}; }
+  WideSum<float, double> of_row() const {
+    return {sum_in_double(sum) - sum_in_double(known_excess()), 0};
+  }
   Vec<float> of_columns() const { return sum - known_excess(); }
 };
 
@@ -87,7 +95,9 @@ struct Softmax {
   static constexpr Dim kBlockRows = 64;
   template <class T> using Sum = TermSum<Softmax, T>;    // of kBlockRows terms, for each lane
   template <class T> using Total = TermSum<Softmax, T>;  // of such sums
-  template <class Sum, class V> static ONNXGRAD_INLINE void add_term(Sum& sum, V dy, V y) { sum.add_product(dy, y); }
+  template <class Sum, class V> static ONNXGRAD_INLINE void add_term(Sum& sum, V dy, V y) {
+    sum.add_product(dy, y);
+  }
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
     return y * (dy - sum);
   }
@@ -104,7 +114,9 @@ struct LogSoftmax {
   static constexpr Dim kBlockRows = 64;
   template <class T> using Sum = TermSum<LogSoftmax, T>;
   template <class T> using Total = TermSum<LogSoftmax, T>;
-  template <class Sum, class V> static ONNXGRAD_INLINE void add_term(Sum& sum, V dy, V) { sum.add(dy); }
+  template <class Sum, class V> static ONNXGRAD_INLINE void add_term(Sum& sum, V dy, V) {
+    sum.add(dy);
+  }
   template <class T> static ONNXGRAD_INLINE Vec<T> gradient(Vec<T> dy, Vec<T> y, Vec<T> sum) {
     return fma(-sum, exp_of_log<T>(y), dy);
   }
@@ -119,7 +131,8 @@ template <class Kind, class T> WideSum<T, double> sum_terms(const T* dy, const T
   typename Kind::template Total<T> total;
   for (Dim block = 0; block < count; block += Kind::kBlockRows * group) {
     const Dim end = smaller_of(block + Kind::kBlockRows * group, count);
-    typename Kind::template Sum<T> sum[kTogether];  // several chains hide the latency of the addition
+    typename Kind::template Sum<T>
+        sum[kTogether];  // several chains hide the latency of the addition
     Dim i = block;
     for (; i + group <= end; i += group)
       for (int k = 0; k < kTogether; ++k)
@@ -176,12 +189,12 @@ template <class Kind, class T> void softmax_long_rows(Call& call, SoftmaxShape s
   }
 }
 
-// 256 bytes of neighbouring columns are summed together: whole cache lines, and the sums stay in
-// registers.
+// 256 bytes of neighbouring columns are summed together:
+// whole cache lines, and the sums stay in registers.
 constexpr int kStripe = (kVectorBytes > 16 ? 256 : 128) / kVectorBytes;
 
-// Columns [0, width) of one [axis, inner] slab; `width` is at most a stripe, `full` says that it is
-// one.
+// Columns [0, width) of one [axis, inner] slab; `width`
+// is at most a stripe, `full` says that it is one.
 template <class Kind, bool full, class T> struct Stripe {
   const T *dy, *y;
   T* dx;
@@ -243,8 +256,9 @@ template <class Kind, bool full, class T> void set_stripe(const Stripe<Kind, ful
 // Stripes of fewer elements are left to the caches and the processor, which overlap them as well.
 constexpr Dim kLongStripe = Dim(1) << 14;
 
-// Long stripes one after the other, `at(piece)` is one of them: while one is written, the next is summed, so
-// that the memory, which writes more slowly than it reads, is never without something to write.
+// Long stripes one after the other, `at(piece)` is one of them:
+// while one is written, the next is summed, so that the memory,
+// which writes more slowly than it reads, is never without something to write.
 template <class T, class F> void set_stripes_overlapped(Turn& turn, F&& at) {
   Dim piece = turn.next();
   if (piece < 0) return;
@@ -270,11 +284,13 @@ template <class Kind, class T> void softmax_columns(Call& call, SoftmaxShape s, 
   const auto start = [&](Dim piece) { return piece / stripes * slab + piece % stripes * width; };
   const auto full = [&](Dim piece) {
     const Dim at = start(piece);
-    return Stripe<Kind, true, T>{dy.data() + at, y.data() + at, dx.data() + at, s.axis, s.inner, width, streamed && aligned};
+    return Stripe<Kind, true, T>{dy.data() + at, y.data() + at, dx.data() + at,     s.axis,
+                                 s.inner,        width,         streamed && aligned};
   };
   const auto narrow = [&](Dim piece) {
     const Dim at = start(piece);
-    return Stripe<Kind, false, T>{dy.data() + at, y.data() + at, dx.data() + at, s.axis, s.inner, s.inner % width, false};
+    return Stripe<Kind, false, T>{dy.data() + at, y.data() + at,   dx.data() + at, s.axis,
+                                  s.inner,        s.inner % width, false};
   };
   const Dim cost = s.axis * (s.inner < width ? s.inner : width), pieces = s.outer * stripes;
   if (streamed && aligned && s.inner % width == 0 && cost >= kLongStripe)
@@ -309,7 +325,8 @@ template <class Kind, class T> void softmax_any_layout(Call& call, SoftmaxShape 
 template <class Kind, class T> void softmax_family(Call& call, SoftmaxShape s) {
   constexpr bool may_be_short = std::is_same_v<Kind, Softmax> && std::is_same_v<T, float>;
   using Short = std::conditional_t<may_be_short, ShortSoftmax, Kind>;
-  s.axis <= kShortAxis ? softmax_any_layout<Short, T>(call, s) : softmax_any_layout<Kind, T>(call, s);
+  s.axis <= kShortAxis ? softmax_any_layout<Short, T>(call, s)
+                       : softmax_any_layout<Kind, T>(call, s);
 }
 
 inline Contract softmax_contract(const char* name, const char* summary, const char* formula,
