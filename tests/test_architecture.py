@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "files": {"errors", "files"},
     "graph": {"errors", "graph"},
     "autodiff": {*BASE, "autodiff"},
-    "model": {*BASE, "autodiff", "model"},
+    "model": {*BASE, "files", "autodiff", "model"},
     "data": {"errors", "data"},
     "train": {*BASE, "kernels", "ort", "files", "autodiff", "model", "data", "train"},
     "inspection": {*BASE, "ort", "autodiff", "model", "inspection"},

@@ -29,6 +29,10 @@ class ExportError(OnnxGradError):
     """A trained model could not be written; what stood under its name is still there."""
 
 
+class AdapterError(OnnxGradError, ValueError):
+    """An adapter that cannot be made or read: damaged, of another model, or asking for what it lacks."""
+
+
 class DivergedError(OnnxGradError):
     """Training met a number that is not finite; `tensor` is the first one that holds it."""
 

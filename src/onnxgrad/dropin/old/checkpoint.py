@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from onnxgrad.dropin.old.flat import BYTE, FLAG, FLOAT32, INT32, INT64, Reader, Writer
 from onnxgrad.errors import DropInError
+from onnxgrad.files.flat import BYTE, FLAG, FLOAT32, INT32, INT64, Reader, Writer
 from onnxgrad.files.write import write_bytes
 
 IDENTIFIER = b"ODTC"

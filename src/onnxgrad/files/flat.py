@@ -69,6 +69,14 @@ class Writer:
     def array(self, values: np.ndarray) -> int:
         return self.builder.CreateNumpyVector(np.ascontiguousarray(values))
 
+    def aligned(self, raw: bytes, alignment: int) -> int:
+        """Write bytes that begin at a multiple of `alignment`."""
+        builder = self.builder
+        builder.StartVector(1, len(raw), alignment)
+        builder.head = builder.Head() - len(raw)
+        builder.Bytes[builder.Head() : builder.Head() + len(raw)] = raw
+        return builder.EndVector()
+
     def tables(self, offsets: Iterable[int]) -> int:
         offsets = list(offsets)
         self.builder.StartVector(4, len(offsets), 4)
