@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "kernels": {"errors", "contracts"},
     "ort": {"errors", "contracts"},
     "files": {"errors", "files"},
-    "graph": {"errors", "graph"},
+    "graph": {"errors", "contracts", "graph"},
     "autodiff": {*BASE, "autodiff"},
     "model": {*BASE, "files", "autodiff", "model"},
     "data": {"errors", "data"},

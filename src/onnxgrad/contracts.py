@@ -74,6 +74,16 @@ class Contract:
         """The name in `onnxgrad.kernels`."""
         return snake_case(self.name)
 
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """What a node may set: a list of strings also travels as one string, `<name>_text`.
+
+        Runtimes before 1.25 cannot give a list of strings to a custom operator.
+        """
+        names = [a.name for a in self.attributes]
+        lists = [a.name for a in self.attributes if a.kind == "a list of strings"]
+        return (*names, *(f"{name}_text" for name in lists))
+
     def accuracy_of(self, output: str) -> Accuracy:
         """Its own where it has one, the operator's otherwise."""
         return self.own_accuracies.get(output, self.accuracy)

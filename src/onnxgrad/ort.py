@@ -175,15 +175,9 @@ def _nodes(graph) -> Iterator[onnx.NodeProto]:
 
 def _check_node(node: onnx.NodeProto) -> None:
     contract = contracts()[node.op_type]
-    known = [a.name for a in contract.attributes]
-    # a list of strings travels a second time as one string, for runtimes that cannot read lists
-    allowed = {
-        *known,
-        *(f"{a.name}_text" for a in contract.attributes if a.kind == "a list of strings"),
-    }
     for attribute in node.attribute:
-        if attribute.name not in allowed:
-            expected = ", ".join(known) or "none"
+        if attribute.name not in contract.attribute_names:
+            expected = ", ".join(a.name for a in contract.attributes) or "none"
             raise ContractError(
                 f"{node.op_type}: unknown attribute '{attribute.name}', expected {expected} (node '{node.name}')"
             )

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxgrad.graph import infer, versions
+from onnxgrad.contracts import DOMAIN
+from onnxgrad.errors import ContractError
+from onnxgrad.graph import infer, schemas, versions
 from onnxgrad.graph.bodies import captured
 from onnxgrad.graph.constants import Constants
 from onnxgrad.graph.fold import FOLD, LINEAR, fold_integers
-from onnxgrad.graph.nodes import flags_of, freeze, is_mask, is_typed, names, take_over
+from onnxgrad.graph.nodes import flags_of, freeze, is_typed, names, take_over
 from onnxgrad.graph.schemas import signature
 from onnxgrad.graph.shapes import Shapes
 
-MICROSOFT = "com.microsoft"
 _RANDOM = {
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
     "Bernoulli", "Multinomial", "Dropout",
@@ -32,6 +33,8 @@ class Builder(Shapes):
       is then a tuple, with None for an output that was left out.
     - None stands for a zero cotangent: operators that are linear pass it on.
     - Nodes are written as in the newest opset; `versions.py` says how older ones spell them.
+    - ONNX's schemas and our contracts are asked about every node: a name that neither has, too
+      many inputs or outputs, or an attribute that is unknown is a ContractError at once.
     - The same node is never made twice, the forward graph's own nodes included.
     - What no output needs is never added: `finish()` keeps only what is reachable.
     """
@@ -80,14 +83,17 @@ class Builder(Shapes):
     ) -> Any:
         """Write a node of any domain: `op("Foo", x, domain="my.domain", alpha=2.0)`.
 
-        Without `domain` it is ONNX's operator of that name, else onnxgrad's (com.microsoft).
+        Without `domain` it is ONNX's operator of that name, or onnxgrad's (com.microsoft).
         """
         if domain is None:
-            domain = "" if signature(op_type, 1 << 20) else MICROSOFT
+            domain = schemas.domain_of(op_type)
+            if domain is None:
+                raise ContractError(schemas.unknown_operator(op_type))
         if domain == "":
+            self._check_words(op_type, inputs, attributes)
             if op_type in LINEAR and any(inputs[i] is None for i in LINEAR[op_type](inputs)):
                 return self._linear(op_type, inputs, attributes)
-            values = self._values(op_type, inputs)
+            values = self._values(op_type, inputs, domain)
             folded = fold_integers(self, op_type, values, attributes)
             if folded is None and op_type in FOLD:
                 folded = FOLD[op_type](self, *values, **attributes)
@@ -96,7 +102,7 @@ class Builder(Shapes):
             if op_type in versions.OLDER:
                 return versions.OLDER[op_type](self, op_type, values, attributes, outputs)
         else:
-            values = self._values(op_type, inputs)
+            values = self._values(op_type, inputs, domain)
         return self.emit(op_type, values, attributes, outputs, domain)
 
     def emit(
@@ -113,6 +119,7 @@ class Builder(Shapes):
             inputs.pop()
         attributes = {k: v for k, v in attributes.items() if v is not None}
         flags = flags_of(outputs)
+        self._check(domain, op_type, inputs, attributes, len(flags))
         key = self._key(domain, op_type, inputs, attributes, flags)
         made = self._made.get(key)
         if made is None:
@@ -129,12 +136,6 @@ class Builder(Shapes):
             ir.Value(name=self.fresh(stem if len(flags) == 1 else f"{stem}_{i}") if flag else "")
             for i, flag in enumerate(flags)
         ]
-        values[0].dtype, shape = infer.infer(op_type, inputs, attributes)
-        values[0].shape = None if shape is None else ir.Shape(shape)
-        for value in values[1:]:
-            value.dtype = infer.further_dtype(op_type, values[0].dtype)
-            if op_type == "Split":
-                value.shape = values[0].shape
         node = ir.Node(
             domain,
             op_type,
@@ -143,8 +144,44 @@ class Builder(Shapes):
             outputs=values,
             name=stem,
         )
+        infer.tell(node, self._opset_of(domain))
         self._nodes.append(node)
         return tuple(values)
+
+    def _opset_of(self, domain: str) -> int:
+        return self.model.opset_imports.get(domain, schemas.NEWEST)
+
+    def _check_words(self, op_type: str, inputs: Sequence[Any], attributes: dict[str, Any]) -> None:
+        """Before folding and respelling: the model's opset or the newest has such words."""
+        known = [True] * len(inputs)  # a zero cotangent is None, and not left out
+        for sig in (signature(op_type, self.opset), signature(op_type, schemas.NEWEST)):
+            wrong = sig and (
+                sig.wrong_inputs(known)
+                or sig.unknown_attribute(attributes)
+                or sig.missing_attribute(attributes)
+            )
+            if sig and not wrong:
+                return
+        raise ContractError(f"{op_type} {wrong}")
+
+    def _check(self, domain: str, op_type: str, inputs, attributes, outputs: int) -> None:
+        """The node as it will be written is one that the model's opset has."""
+        sig = signature(op_type, self._opset_of(domain), domain)
+        if sig is None:
+            since = schemas.versions(op_type, domain)
+            if since:
+                raise ContractError(
+                    f"{op_type} is in ONNX from opset {since[0]} on, the model has {self.opset}"
+                )
+            return  # an operator of the user's own domain
+        wrong = (
+            sig.wrong_inputs(inputs)
+            or sig.unknown_attribute(attributes)
+            or sig.missing_attribute(attributes)
+            or sig.wrong_outputs(outputs)
+        )
+        if wrong:
+            raise ContractError(f"{op_type} {wrong}")
 
     def _stem(self, op_type: str) -> str:
         """Return a name for a node, and for what it makes."""
@@ -259,8 +296,8 @@ class Builder(Shapes):
             if node not in keep:  # so that forward values do not count it among their users
                 for i in range(len(node.inputs)):
                     node.replace_input_with(i, None)
-        if any(n.domain == MICROSOFT for n in self._nodes if n in keep or n.graph is not None):
-            self.model.opset_imports.setdefault(MICROSOFT, 1)
+        if any(n.domain == DOMAIN for n in self._nodes if n in keep or n.graph is not None):
+            self.model.opset_imports.setdefault(DOMAIN, 1)
 
     def _take_over(self) -> None:
         if self._replaced:
@@ -273,22 +310,25 @@ class Builder(Shapes):
 
     # ---- inner workings ----------------------------------------------------------------------
 
-    def _values(self, op_type: str, inputs: Sequence[Any]) -> list[ir.Value | None]:
+    def _values(self, op_type: str, inputs: Sequence[Any], domain: str) -> list[ir.Value | None]:
+        """Turn numbers, lists and arrays into constants; a number has its neighbours' type."""
         if all(x is None or isinstance(x, ir.Value) for x in inputs):
             return list(inputs)
-        sig = signature(op_type, self.opset)
+        sig = signature(op_type, self._opset_of(domain), domain)
         types = sig.types if sig else ()
-        near = next(
-            (i for i, x in enumerate(inputs) if is_typed(x) and not is_mask(op_type, i)), None
-        )
+        letters = [types[min(i, len(types) - 1)] if types else "T" for i in range(len(inputs))]
+        typed = [i for i, x in enumerate(inputs) if is_typed(x)]
 
         def convert(i: int, x: Any) -> ir.Value | None:
             if x is None or isinstance(x, ir.Value):
                 return x
-            if isinstance(x, (bool, int, float, np.floating)) and near is not None:
-                kind = types[min(i, len(types) - 1)] if types else "T"
-                if isinstance(x, float) or not types or kind == types[min(near, len(types) - 1)]:
-                    return self.constant(np.array(x), self.dtype(inputs[near]))
+            if isinstance(x, (bool, int, float, np.floating)):
+                like = [j for j in typed if letters[j] == letters[i]]
+                if not like and isinstance(x, (float, np.floating)):
+                    # the exponent of Pow has a type of its own
+                    like = [j for j in typed if inputs[j].dtype.is_floating_point()]
+                if like:
+                    return self.constant(np.array(x), self.dtype(inputs[like[0]]))
             return self.constant(
                 np.asarray(x, np.int64) if isinstance(x, (int, list, tuple)) else x
             )
@@ -296,7 +336,7 @@ class Builder(Shapes):
         return [convert(i, x) for i, x in enumerate(inputs)]
 
     def _key(self, domain, op_type, inputs, attributes, flags) -> tuple:
-        sig = signature(op_type, self.opset, domain)
+        sig = signature(op_type, self._opset_of(domain), domain)
         defaults = sig.attributes if sig else {}
         frozen = tuple(
             sorted(

@@ -95,7 +95,9 @@ def _infer_outputs(model: ir.Model) -> None:
 def infer(model: ir.Model) -> None:
     """Fill in the types and shapes that can be told, and fold the integers they tell."""
     _infer_shapes(model)
-    changed = [_fold_integers(model.graph, graph) | _complete(graph) for graph in model.graphs()]
+    changed = [
+        _fold_integers(model.graph, graph) | _complete(model, graph) for graph in model.graphs()
+    ]
     if any(changed):
         _infer_shapes(model)
 
@@ -123,21 +125,12 @@ def _restore_order(graph: ir.Graph, order: list[str]) -> None:
             graph.register_initializer(value)
 
 
-def _complete(graph: ir.Graph) -> bool:
-    """Add the ranks that ONNX leaves open and we can tell, such as that of a convolution."""
+def _complete(model: ir.Model, graph: ir.Graph) -> bool:
+    """Add what ONNX leaves open and we can tell, such as the rank of a convolution."""
     found = False
     for node in graph:
-        value = node.outputs[0] if node.outputs and not node.domain else None
-        if value is None or value.shape is not None:
-            continue
-        try:
-            attributes = {k: a.value for k, a in node.attributes.items()}
-            dtype, shape = shapes.infer(node.op_type, node.inputs, attributes)
-        except (IndexError, KeyError, TypeError, ValueError):
-            continue  # a malformed node; the walk names it if it is in the way
-        if shape is not None:
-            value.shape, found = ir.Shape(shape), True
-            value.dtype = value.dtype or dtype
+        if node.outputs and node.outputs[0].shape is None:
+            found |= shapes.tell(node, model.opset_imports.get(node.domain, 1))
     return found
 
 
@@ -242,16 +235,9 @@ def _check_node(node: ir.Node, opset: int | None) -> None:
     if sig is None:
         return
     who = f"node {(node.name or node.outputs[0].name)!r} ({node.op_type})"
-    least, most = sig.arity
-    if not least <= len(node.inputs) <= most:
-        expected = f"{least}" if least == most else f"{least} to {most}"
-        raise ValueError(f"{who} has {len(node.inputs)} inputs, expected {expected}")
-    for name, value in zip(sig.inputs[:least], node.inputs, strict=False):
-        if value is None and name not in sig.optional:
-            raise ValueError(f"{who} leaves out input {name!r}, which it must have")
-    for name in sig.required:
-        if name not in node.attributes:
-            raise ValueError(f"{who} lacks the attribute {name!r}, which it must have")
+    wrong = sig.wrong_inputs(node.inputs) or sig.missing_attribute(node.attributes)
+    if wrong:
+        raise ValueError(f"{who} {wrong}")
     bodies.check(node, who)
 
 

@@ -53,11 +53,6 @@ def is_typed(x: Any) -> bool:
     return isinstance(x, ir.Value) and x.dtype is not None
 
 
-def is_mask(op_type: str, index: int) -> bool:
-    """Say whether an input is the condition of Where, whose type tells nothing of the others."""
-    return op_type == "Where" and index == 0
-
-
 def flags_of(outputs: Any) -> list[bool]:
     """`outputs` is a count, or says which outputs are wanted (`need` of a rule)."""
     if isinstance(outputs, int):

@@ -27,15 +27,16 @@ def resolve(model: ir.Model) -> bool:
     changed = False
     for i, graph in enumerate(model.graphs()):
         if any(node.op_type in REWRITTEN and not node.domain for node in graph):
-            changed |= _Lists(model.graph, graph, f"sequence_{i}").resolve()
+            changed |= _Lists(model, graph, f"sequence_{i}").resolve()
     return changed
 
 
 class _Lists:
     """The lists of one graph."""
 
-    def __init__(self, main: ir.Graph, graph: ir.Graph, name: str):
-        self.main, self.graph, self.name, self.constants = main, graph, name, Constants(())
+    def __init__(self, model: ir.Model, graph: ir.Graph, name: str):
+        self.main, self.opset = model.graph, model.opset_imports.get("", 1)
+        self.graph, self.name, self.constants = graph, name, Constants(())
         self.parts: dict[ir.Value, list[ir.Value] | None] = {}
         self.count = 0
 
@@ -197,9 +198,9 @@ class _Lists:
     def _node(self, before: ir.Node, op_type: str, inputs, outputs: int = 1, **attributes) -> Any:
         given = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
         node = ir.Node("", op_type, inputs, given, num_outputs=outputs)
-        kind = infer.infer(op_type, inputs, attributes)[0]
         for i, value in enumerate(node.outputs):
-            value.name, value.dtype = f"{before.outputs[0].name}/{op_type}_{self.count}_{i}", kind
+            value.name = f"{before.outputs[0].name}/{op_type}_{self.count}_{i}"
+        infer.tell(node, self.opset)
         self.count += 1
         self.graph.insert_before(before, node)
         return list(node.outputs) if outputs > 1 else node.outputs[0]
