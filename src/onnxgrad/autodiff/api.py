@@ -12,6 +12,7 @@ from onnxgrad.autodiff.backward import Walk
 from onnxgrad.autodiff.inline import inline
 from onnxgrad.autodiff.plan import is_float, make_plan, refuse
 from onnxgrad.graph import Builder, finish, load, make_input
+from onnxgrad.graph.nodes import values_of
 
 
 def vjp(
@@ -101,7 +102,7 @@ class _Request:
     def _plan(self):
         """Plan the walk; inline operators that have a body and no rule until none is left."""
         while True:
-            values = self._values()
+            values = values_of(self.model)
             named = self.wrt is not None
             wrt = [self._find(n, values) for n in self.wrt] if named else self._trainable()
             outputs = [values[name] for name in self.outputs]
@@ -110,12 +111,6 @@ class _Request:
                 kept = wrt if named else [v for v in wrt if v in plan.active]
                 return plan, kept
             self.model = inline(self.model, plan.inline)
-
-    def _values(self) -> dict[str, ir.Value]:
-        graph = self.model.graph
-        values = {v.name: v for v in (*graph.inputs, *graph.initializers.values())}
-        values.update((v.name, v) for node in graph for v in node.outputs if v.name)
-        return values
 
     def _find(self, name: str, values: dict[str, ir.Value]) -> ir.Value:
         if name not in values:

@@ -208,6 +208,12 @@ class Builder(Shapes):
         """Compute the forward value from now on by `value`, of a node that keeps more."""
         self._replaced.append((forward, value))
 
+    def replace(self, node: ir.Node, results: Iterable[ir.Value | None]) -> None:
+        """Compute the outputs that a forward node gives from now on by `results`, in its order."""
+        for old, new in zip(node.outputs, results, strict=False):
+            if old.name and new is not None:
+                self.instead(old, new)
+
     # ---- constants ---------------------------------------------------------------------------
 
     def constant(self, array: Any, dtype: ir.DataType | None = None) -> ir.Value:

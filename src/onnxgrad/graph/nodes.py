@@ -34,6 +34,14 @@ def make_input(graph: ir.Graph, value: ir.Value) -> None:
         graph.inputs.append(new)
 
 
+def values_of(model: ir.Model) -> dict[str, ir.Value]:
+    """Return every named value of the main graph."""
+    graph = model.graph
+    found = {v.name: v for v in (*graph.inputs, *graph.initializers.values())}
+    found.update((v.name, v) for node in graph for v in node.outputs if v.name)
+    return found
+
+
 def names(graph: ir.Graph) -> set[str]:
     """Return every name in use, those of nodes and of inner graphs included."""
     taken = {v.name for v in graph.inputs} | set(graph.initializers)

@@ -11,11 +11,12 @@ from typing import Any
 
 from onnxgrad.autodiff.rule import NoGradient
 from onnxgrad.autodiff.rules._scan import scan
+from onnxgrad.autodiff.rules._slopes import sigmoid_slope, tanh_slope
 
 # name -> (function, its slope told from its result)
 ACTIVATIONS = {
-    "Sigmoid": (lambda op, x: op.Sigmoid(x), lambda op, y: op.Mul(y, op.Sub(1.0, y))),
-    "Tanh": (lambda op, x: op.Tanh(x), lambda op, y: op.Sub(1.0, op.Mul(y, y))),
+    "Sigmoid": (lambda op, x: op.Sigmoid(x), sigmoid_slope),
+    "Tanh": (lambda op, x: op.Tanh(x), tanh_slope),
     "Relu": (lambda op, x: op.Relu(x), lambda op, y: op.number(op.Greater(y, 0.0), y)),
 }
 

@@ -3,10 +3,7 @@
 import math
 
 from onnxgrad.autodiff.rule import fused, rule
-
-
-def _one_minus(op, x):
-    return op.Sub(1.0, x)
+from onnxgrad.autodiff.rules._slopes import sigmoid_slope, tanh_slope
 
 
 def _negative_part(op, X, dY, slope):
@@ -17,11 +14,11 @@ def _negative_part(op, X, dY, slope):
 rule("Relu", X=lambda op, X, dY: op.Where(op.Greater(X, 0.0), dY, 0.0))
 fused("Relu", X=lambda op, X, dY: op.ReluGrad(dY, X))
 
-rule("Sigmoid", X=lambda op, Y, dY: op.Mul(dY, op.Mul(Y, _one_minus(op, Y))))
+rule("Sigmoid", X=lambda op, Y, dY: op.Mul(dY, sigmoid_slope(op, Y)))
 fused("Sigmoid", X=lambda op, Y, dY: op.SigmoidGrad(dY, Y))
 
 rule("Tanh", input=lambda op, output, doutput:
-     op.Mul(doutput, _one_minus(op, op.Mul(output, output))))  # fmt: skip
+     op.Mul(doutput, tanh_slope(op, output)))  # fmt: skip
 fused("Tanh", input=lambda op, output, doutput: op.TanhGrad(doutput, output))
 
 rule("LeakyRelu", X=lambda op, X, dY, *, alpha: op.Where(op.Greater(X, 0.0), dY, op.Mul(dY, alpha)))
@@ -73,7 +70,7 @@ def hard_swish(op, X, dY):
 def mish(op, X, dY):
     """Y = X · t, t = tanh(softplus(X)): dX = dY · (t + X · (1 - t²) · sigmoid(X))."""
     t = op.Tanh(op.Softplus(X))
-    slope = op.Add(t, op.Mul(X, op.Mul(_one_minus(op, op.Mul(t, t)), op.Sigmoid(X))))
+    slope = op.Add(t, op.Mul(X, op.Mul(tanh_slope(op, t), op.Sigmoid(X))))
     return op.Mul(dY, slope)
 
 
@@ -87,7 +84,7 @@ def swish_grad(op, X, dY, alpha):
     """Shared with QuickGelu, its name in com.microsoft."""
     z = op.Mul(X, alpha)
     s = op.Sigmoid(z)
-    return op.Mul(dY, op.Mul(s, op.Add(op.Mul(z, _one_minus(op, s)), 1.0)))
+    return op.Mul(dY, op.Mul(s, op.Add(op.Mul(z, op.Sub(1.0, s)), 1.0)))
 
 
 fused("Swish", X=lambda op, X, dY, *, alpha: op.QuickGeluGrad(dY, X, alpha=alpha))
@@ -112,7 +109,7 @@ def fast_gelu_grad(op, X, dY):
     b = a * 0.044715
     xx = op.Mul(X, X)
     t = op.Tanh(op.Mul(X, op.Add(op.Mul(xx, b), a)))
-    slope = op.Mul(op.Mul(X, _one_minus(op, op.Mul(t, t))), op.Add(op.Mul(xx, 3 * b), a))
+    slope = op.Mul(op.Mul(X, tanh_slope(op, t)), op.Add(op.Mul(xx, 3 * b), a))
     return op.Mul(op.Mul(dY, 0.5), op.Add(op.Add(t, 1.0), slope))
 
 

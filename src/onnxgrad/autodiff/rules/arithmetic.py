@@ -2,7 +2,7 @@
 
 import math
 
-from onnxgrad.autodiff.rule import rule
+from onnxgrad.autodiff.rule import fused, rule
 
 rule("Identity", input=lambda op, doutput: doutput)
 rule("OptionalGetElement", input=lambda op, doutput: doutput)
@@ -131,6 +131,16 @@ def _clip_max(op, input, min, max, doutput):
 rule("Clip", broadcast=True, input=_clip_input, min=_clip_min, max=_clip_max)
 
 
+@fused("Clip", wrt="input min max")
+def clip_fused(op, input, min, max, doutput, *, need):
+    """One pass instead of two comparisons, And and Where; gradients of the bounds are the standard rule's."""
+    bounds = [b for b in (min, max) if b is not None]
+    scalars = all(op.dims(b) == () for b in bounds)
+    if set(need) != {"input"} or not bounds or not scalars:
+        return NotImplemented
+    return op.ClipGrad(doutput, input, min, max), None, None
+
+
 @rule("Dropout", wrt="data", stop="ratio")
 def dropout(op, data, ratio, training_mode, doutput, *, forward):
     """Training mode: what was kept was scaled by 1/(1 - ratio). Otherwise nothing happened."""
@@ -145,3 +155,13 @@ def dropout(op, data, ratio, training_mode, doutput, *, forward):
     kind = op.dtype(data)
     rate = op.constant(0.5, kind) if ratio is None else op.Cast(ratio, to=kind)
     return op.Div(kept, op.Sub(1.0, op.Where(training_mode, rate, 0.0)))
+
+
+@fused("Dropout", wrt="data", stop="ratio")
+def dropout_fused(op, data, ratio, training_mode, doutput, *, forward):
+    """In training mode; else nothing happened, which the standard rule says."""
+    training = op.array(training_mode)
+    own = ratio is None or (ratio.dtype == data.dtype and op.dims(ratio) == ())
+    if training is None or not training or not own:
+        return NotImplemented
+    return op.DropoutGrad(doutput, forward("mask"), ratio)

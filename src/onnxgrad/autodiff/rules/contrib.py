@@ -4,11 +4,15 @@ import functools
 
 from onnxgrad.autodiff.rule import NoGradient, fused, rule
 from onnxgrad.autodiff.rules._move import spread_along
+from onnxgrad.autodiff.rules._slopes import sigmoid_slope, tanh_slope
 from onnxgrad.autodiff.rules.activation import fast_gelu_grad, gelu_grad, swish_grad
 from onnxgrad.autodiff.rules.conv import conv
-from onnxgrad.autodiff.rules.kernels import rms_normalization
 from onnxgrad.autodiff.rules.matmul import gemm_gradients, product_gradients
-from onnxgrad.autodiff.rules.normalization import layer_gradient, rms_gradient
+from onnxgrad.autodiff.rules.normalization import (
+    layer_gradient,
+    rms_gradient,
+    rms_normalization_fused,
+)
 
 _rule = functools.partial(rule, domain="com.microsoft")
 _fused = functools.partial(fused, domain="com.microsoft")
@@ -98,9 +102,9 @@ def _activation_slope(op, Y, dY, activation, params):
     if activation == "LeakyRelu" and alpha > 0:
         return op.Where(op.Greater(Y, 0.0), dY, op.Mul(dY, alpha))
     if activation == "Sigmoid":
-        return op.Mul(dY, op.Mul(Y, op.Sub(1.0, Y)))
+        return op.Mul(dY, sigmoid_slope(op, Y))
     if activation == "Tanh":
-        return op.Mul(dY, op.Sub(1.0, op.Mul(Y, Y)))
+        return op.Mul(dY, tanh_slope(op, Y))
     if activation == "Elu":  # alpha·(e^x - 1) below zero: the slope is Y + alpha
         alpha = float(params[0]) if params else 1.0
         return op.Where(op.Greater(Y, 0.0), dY, op.Mul(dY, op.Add(Y, alpha)))
@@ -164,7 +168,7 @@ def simplified_layer_normalization_fused(op, X, scale, dY, dinv_std_var, *, axis
     """As RMSNormalization."""
     if dinv_std_var is not None:
         return NotImplemented
-    return rms_normalization(op, X, scale, dY, axis=axis, epsilon=float(epsilon))
+    return rms_normalization_fused(op, X, scale, dY, axis=axis, epsilon=float(epsilon))
 
 
 @_rule(

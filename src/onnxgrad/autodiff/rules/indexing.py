@@ -1,6 +1,6 @@
 """Picking, placing and choosing elements by index or by condition."""
 
-from onnxgrad.autodiff.rule import NoGradient, rule
+from onnxgrad.autodiff.rule import NoGradient, fused, rule
 from onnxgrad.autodiff.rules._move import offsets, scatter_rows, spread_along
 
 rule("Where", broadcast=True,
@@ -20,10 +20,18 @@ def gather(op, data, indices, doutput, *, axis):
     return spread_along(op, flat, op.Reshape(indices, [-1]), op.dim(data, axis), axis)
 
 
+fused("Gather", data=lambda op, data, indices, doutput, *, axis:
+      op.GatherGrad(op.shape(data), indices, doutput, axis=axis))  # fmt: skip
+
+
 @rule("GatherElements", wrt="data")
 def gather_elements(op, data, indices, doutput, *, axis):
     """Add each element back to where it was read."""
     return op.ScatterElements(op.full_like(data, 0), indices, doutput, axis=axis, reduction="add")
+
+
+fused("GatherElements", data=lambda op, data, indices, doutput, *, axis:
+      op.GatherElementsGrad(doutput, op.shape(data), indices, axis=axis))  # fmt: skip
 
 
 @rule("GatherND", wrt="data")
@@ -31,6 +39,10 @@ def gather_nd(op, data, indices, doutput, *, batch_dims):
     """Add each slice back, on data viewed as [all positions, slice]."""
     rows = offsets(op, indices, data, batch_dims)
     return scatter_rows(op, rows, doutput, data, batch_dims + _depth(op, indices))
+
+
+fused("GatherND", data=lambda op, data, indices, doutput, *, batch_dims:
+      op.GatherNDGrad(op.shape(data), indices, doutput, batch_dims=batch_dims))  # fmt: skip
 
 
 def _depth(op, indices):

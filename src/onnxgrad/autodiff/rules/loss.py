@@ -4,7 +4,9 @@ Each sample has the coefficient c = weight of its label, or 1, or 0 where it is 
 of a sample is -c·log p[label]; "mean" divides their sum by Σc.
 """
 
-from onnxgrad.autodiff.rule import rule
+import numpy as np
+
+from onnxgrad.autodiff.rule import fused, rule
 
 
 def _log_probability_gradient(op, scores, labels, weights, dloss, reduction, ignore_index):
@@ -46,3 +48,20 @@ def softmax_cross_entropy(
         )
         d = op.Add(loss, dlog_prob)
     return op.Sub(d, op.Mul(op.Exp(log_prob), op.ReduceSum(d, [1], keepdims=1)))
+
+
+@fused("SoftmaxCrossEntropyLoss", wrt="scores", stop="weights")
+def softmax_cross_entropy_fused(
+    op, scores, labels, weights, doutput, dlog_prob, *, reduction, ignore_index, node
+):
+    """The kernel takes the node's place, and keeps log-probabilities; their own users are the standard rule's."""
+    if dlog_prob is not None:
+        return NotImplemented
+    ignored = None if ignore_index is None else op.constant(np.array(ignore_index, np.int64))
+    results = op.SoftmaxCrossEntropyLossInternal(
+        scores, labels, weights, ignored, reduction=reduction, outputs=2
+    )
+    op.replace(node, results)
+    return op.SoftmaxCrossEntropyLossInternalGrad(
+        doutput, results[1], labels, weights, ignored, reduction=reduction
+    )

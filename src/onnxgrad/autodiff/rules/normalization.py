@@ -6,7 +6,7 @@ computes its own statistics has  dX = r · (g - mean(g) - x̂·mean(g·x̂)).
 
 import onnx_ir as ir
 
-from onnxgrad.autodiff.rule import rule
+from onnxgrad.autodiff.rule import fused, rule
 
 
 def _wide(op, *values):
@@ -90,6 +90,25 @@ def _batch_training(op, X, scale, dY, dmean_out, dvar_out, rank, axes, epsilon, 
     return dX, dscale, dB, op.Mul(dmean_out, momentum), op.Mul(dvar_out, momentum)
 
 
+@fused("BatchNormalization", wrt="X scale B input_mean input_var")
+def batch_normalization_fused(
+    op, X, scale, B, input_mean, input_var, dY, drunning_mean, drunning_var,
+    *, epsilon, momentum, training_mode, node, need,
+):  # fmt: skip
+    """Training mode only: BatchNormInternal takes the node's place, and keeps mean and deviation."""
+    others = {"input_mean", "input_var"} & set(need)
+    if not training_mode or drunning_mean is not None or drunning_var is not None or others:
+        return NotImplemented
+    present = [i < len(node.outputs) and bool(node.outputs[i].name) for i in range(3)]
+    *results, mean, deviation = op.BatchNormInternal(
+        X, scale, B, input_mean, input_var,
+        epsilon=epsilon, momentum=momentum, outputs=[*present, True, True],
+    )  # fmt: skip
+    op.replace(node, results)
+    gradients = op.BatchNormalizationGrad(dY, X, scale, mean, deviation, epsilon=epsilon, outputs=3)
+    return (*gradients, None, None)
+
+
 @rule("LayerNormalization", wrt="X Scale B")
 def layer_normalization(op, X, Scale, B, dY, dMean, dInvStdDev, *, axis, epsilon, need):
     """Over the axes from `axis` on. Mean and InvStdDev may have users of their own."""
@@ -112,6 +131,17 @@ def layer_normalization(op, X, Scale, B, dY, dMean, dInvStdDev, *, axis, epsilon
     return dX, dScale, dB
 
 
+@fused("LayerNormalization", wrt="X Scale B")
+def layer_normalization_fused(op, X, Scale, dY, dMean, dInvStdDev, *, axis, forward):
+    """Mean and InvStdDev come from the forward node, in float: so is the kernel's use."""
+    rank = op.rank(X)
+    whole = op.rank(Scale) == rank - axis % rank
+    if dMean is not None or dInvStdDev is not None or X.dtype != ir.DataType.FLOAT or not whole:
+        return NotImplemented
+    mean, deviation = forward("Mean"), forward("InvStdDev")
+    return op.LayerNormalizationGrad(dY, X, Scale, mean, deviation, axis=axis, outputs=3)
+
+
 def layer_gradient(op, X, Scale, dY, axes, epsilon):
     """The gradients of X and Scale, for operators that contain a LayerNormalization."""
     X, Scale, dY = _wide(op, X, Scale, dY)
@@ -125,6 +155,17 @@ def rms_normalization(op, X, scale, dY, *, axis, epsilon, need):
     """With r = 1/√(mean(X²) + ε), x̂ = X·r and g = dY·scale: dX = r·(g - x̂·mean(g·x̂))."""
     rank = op.rank(X)
     return rms_gradient(op, X, scale, dY, list(range(axis % rank, rank)), epsilon)
+
+
+@fused("RMSNormalization", wrt="X scale")
+def rms_normalization_fused(op, X, scale, dY, *, axis, epsilon):
+    """The deviation, which the forward node does not give, is computed anew."""
+    rank = op.rank(X)
+    axes = list(range(axis % rank, rank))
+    if op.rank(scale) != len(axes):
+        return NotImplemented
+    r = _inverse_deviation(op, _mean(op, op.Mul(X, X), axes), epsilon)
+    return op.SimplifiedLayerNormalizationGrad(dY, X, scale, r, axis=axis, outputs=2)
 
 
 def rms_gradient(op, X, scale, dY, axes, epsilon):
@@ -151,6 +192,12 @@ def instance_normalization(op, input, scale, doutput, *, epsilon, need):
     return dX, dscale, op.ReduceSum(doutput, [0, *axes], keepdims=0)
 
 
+@fused("InstanceNormalization", wrt="input scale B")
+def instance_normalization_fused(op, input, scale, doutput, *, epsilon):
+    """All three gradients in one pass."""
+    return op.InstanceNormalizationGrad(doutput, input, scale, epsilon=epsilon, outputs=3)
+
+
 @rule("GroupNormalization", wrt="X scale bias")
 def group_normalization(op, X, scale, bias, dY, *, epsilon, num_groups, node, need):
     """X [N, C, …] viewed as [N, G, C/G·…]. Scale is per group in version 18, per channel in 21."""
@@ -172,6 +219,14 @@ def group_normalization(op, X, scale, bias, dY, *, epsilon, num_groups, node, ne
         dX,
         op.ReduceSum(op.Mul(dy, x_hat), axes, keepdims=0),
         op.ReduceSum(dy, axes, keepdims=0),
+    )
+
+
+@fused("GroupNormalization", wrt="X scale bias")
+def group_normalization_fused(op, X, scale, dY, *, epsilon, num_groups):
+    """All three gradients in one pass."""
+    return op.GroupNormalizationGrad(
+        dY, X, scale, epsilon=epsilon, num_groups=num_groups, outputs=3
     )
 
 

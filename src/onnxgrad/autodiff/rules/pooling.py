@@ -2,7 +2,7 @@
 
 import math
 
-from onnxgrad.autodiff.rule import rule
+from onnxgrad.autodiff.rule import fused, rule
 from onnxgrad.autodiff.rules._window import transposed_windows, vectors, window
 
 
@@ -25,6 +25,17 @@ def max_pool(op, X, Indices, dY, *, storage_order):
     order = [0, 1, *reversed(range(2, rank))]
     shape = op.Gather(op.shape(X), order, axis=0)
     return op.Transpose(op.Reshape(flat, shape), perm=order)
+
+
+@fused("MaxPool", wrt="X")
+def max_pool_fused(op, X, dY, *, attrs, storage_order, node):
+    """MaxPoolTraining takes the node's place: onnxruntime's MaxPool is slow when it gives indices."""
+    if storage_order or op.rank(X) > 5:
+        return NotImplemented
+    attrs = {k: v for k, v in attrs.items() if k != "storage_order"}
+    results = op.MaxPoolTraining(X, **attrs, outputs=2)
+    op.replace(node, results)
+    return op.MaxPoolGrad(dY, results[1], op.shape(X))
 
 
 rule("GlobalAveragePool", X=lambda op, X, Y, dY: op.expand_like(
@@ -50,6 +61,10 @@ def average_pool(op, X, Y, dY, *, attrs, kernel_shape):
     share = _per_channel(op, share, w)
     ones = op.full([1, 1, *kernel_shape], 1, op.dtype(X))
     return op.reshape_like(transposed_windows(op, share, ones, _per_channel(op, X, w), w, 1), X)
+
+
+fused("AveragePool", X=lambda op, X, dY, *, attrs:
+      op.AveragePoolGrad(dY, op.shape(X), **attrs))  # fmt: skip
 
 
 def _per_channel(op, x, w):

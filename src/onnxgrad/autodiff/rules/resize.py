@@ -7,7 +7,7 @@ mode, rounding and edge is then the forward pass's own.
 
 from onnx_ir import DataType
 
-from onnxgrad.autodiff.rule import NoGradient, rule
+from onnxgrad.autodiff.rule import NoGradient, fused, rule
 
 # Where an output reads from depends on the scale alone, so M of a longer axis begins with M.
 _BY_SCALE = ("half_pixel", "asymmetric", "pytorch_half_pixel")
@@ -29,6 +29,15 @@ def resize(op, X, roi, scales, sizes, Y, dY, *, attrs):
         rows = op.MatMul(rows, op.Transpose(matrix, perm=[1, 0]))
         dY = rows if axis == last else op.Transpose(rows, perm=back)
     return dY
+
+
+@fused("Resize", wrt="X", stop="roi scales")
+def resize_fused(op, X, roi, scales, sizes, dY, *, attrs):
+    """The region is read in one mode only."""
+    crop = attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    if crop and roi.dtype != X.dtype:
+        return NotImplemented
+    return op.ResizeGrad(dY, X, roi if crop else None, scales, sizes, **attrs)
 
 
 def _stays(op, X, scales, sizes, Y, i, axis, attrs):

@@ -2,7 +2,7 @@
 
 from onnx_ir import DataType
 
-from onnxgrad.autodiff.rule import NoGradient, rule
+from onnxgrad.autodiff.rule import NoGradient, fused, rule
 from onnxgrad.autodiff.rules._move import place_along, spread_along
 
 rule("Reshape", data=lambda op, data, dreshaped: op.reshape_like(dreshaped, data))
@@ -58,6 +58,10 @@ def slice_(op, data, starts, ends, axes, steps, output, doutput):
         position = op.Slice(op.range(size), one[0], one[1], [0], one[2])
         doutput = place_along(op, doutput, position, size, axis)
     return doutput
+
+
+fused("Slice", data=lambda op, data, starts, ends, axes, steps, doutput:
+      op.SliceGrad(doutput, op.shape(data), starts, ends, axes, steps))  # fmt: skip
 
 
 def _pad_back(op, data, starts, output, doutput, axes):

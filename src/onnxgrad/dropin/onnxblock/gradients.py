@@ -17,6 +17,7 @@ from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.dropin.old.training_model import ACCUMULATOR, BUFFER, DONE, RESET
 from onnxgrad.dropin.onnxblock import opsets
 from onnxgrad.errors import DropInError
+from onnxgrad.model.modes import proto_to_inference
 
 Parameters = tuple[list[onnx.TensorProto], list[onnx.TensorProto]]
 
@@ -36,7 +37,7 @@ def training_models(
     _expect_known(model, trained)
     _make_inputs(model, trained | frozen)
     evaluation = _copy(model)
-    _leave_training_mode(evaluation)
+    proto_to_inference(evaluation)
     order = [v.name for v in model.graph.input if v.name in trained]
     if order:
         training = _with_gradients(model, outputs, order)
@@ -78,20 +79,6 @@ def _make_inputs(model: onnx.ModelProto, names: set[str]) -> None:
             graph.input.append(info)
     del graph.initializer[:]
     graph.initializer.extend(kept)
-
-
-def _leave_training_mode(model: onnx.ModelProto) -> None:
-    """Let Dropout and BatchNormalization act as in inference."""
-    for node in model.graph.node:
-        if node.domain:
-            continue
-        if node.op_type == "Dropout" and len(node.input) > 2:
-            node.input[2] = ""
-        elif node.op_type == "BatchNormalization":
-            for attribute in node.attribute:
-                if attribute.name == "training_mode":
-                    attribute.i = 0
-                    del node.output[1:]
 
 
 def _with_gradients(

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnxgrad.autodiff import grad
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, make_input
+from onnxgrad.graph.nodes import values_of
 from onnxgrad.train.losses import Loss, Target
 
 OWN = Loss()  # the output is the loss itself
@@ -159,14 +160,6 @@ def evaluation_graph(
     for value in wanted:
         make_input(model.graph, value)
     return to_proto(model), loss, parts
-
-
-def values_of(model: ir.Model) -> dict[str, ir.Value]:
-    """Return every named value of the main graph."""
-    graph = model.graph
-    found = {v.name: v for v in (*graph.inputs, *graph.initializers.values())}
-    found.update((v.name, v) for node in graph for v in node.outputs if v.name)
-    return found
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
