@@ -205,6 +205,38 @@ def test_no_loose_ends(path):
         assert not re.search(r"\b(TODO|FIXME|XXX)\b", path.read_text())
 
 
+DEFINITION = re.compile(
+    r"^[ \t]*(?:template\s*<[^;{]*>\s*)?(?:class|struct|union|enum(?:\s+class)?)\s+"
+    r"(?:\[\[\w+\]\]\s+|alignas\([^)]*\)\s+)?(\w+)(?!\w|\s*<)[^;{()=]*\{",
+    re.MULTILINE,
+)
+
+
+def test_a_class_name_of_native_means_one_thing():
+    """Nested ones too: a reader, and a search, sees the name alone. Specialisations share a name."""
+    where = {}
+    for path in native_files():
+        for name in DEFINITION.findall(path.read_text()):
+            where.setdefault(name, []).append(relative(path))
+    assert len(where) > 150  # the pattern still finds them
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(p for p in (NATIVE / "ops").iterdir() if p.is_dir()), ids=relative
+)
+def test_a_large_folder_of_operators_begins_with_a_map(folder):
+    """README.md: which file chooses, which algorithm is for which shape, in the order of the walk."""
+    files = sorted(p.name for p in folder.iterdir() if p.suffix in {".h", ".cpp"})
+    if len(files) <= 6:
+        return
+    readme = folder / "README.md"
+    assert readme.exists(), f"{relative(folder)} has {len(files)} files and no README.md"
+    named = set(re.findall(r"`(\w+\.(?:h|cpp))`", readme.read_text()))
+    assert [name for name in files if name not in named] == [], "files that the map leaves out"
+    assert sorted(named - set(files)) == [], "files of the map that are not there"
+
+
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]], ids=" ".join)
 def test_python_is_formatted_and_clean(command):
     ruff = [sys.executable, "-m", "ruff", *command, "-q", str(ROOT)]

@@ -38,10 +38,10 @@ class ChannelSets {
     return set * set_step_ + k * row_step_;
   }  // image · channels + channel
 
-  struct Piece {
+  struct SetPiece {
     Dim row, at, size;
   };  // `at`: its first element in the tensor
-  Piece piece(Dim set, Dim i) const {
+  SetPiece piece(Dim set, Dim i) const {
     if (chunks_ == 1) return {row(set, i), row(set, i) * size_, size_};
     const Dim r = row(set, i / chunks_), from = i % chunks_ * kWidth;
     return {r, r * size_ + from, smaller_of(kWidth, size_ - from)};

@@ -55,14 +55,6 @@ template <class T> struct Rows {
   const T* data;
   Dim pitch;
   Rows tile(Dim i, Dim k) const { return {data + i * pitch + k, pitch}; }
-  template <int R> struct Reader {
-    const T* row[R];
-    ONNXGRAD_INLINE explicit Reader(Rows a) {
-      for (int i = 0; i < R; ++i) row[i] = a.data + i * a.pitch;
-    }
-    ONNXGRAD_INLINE Dim step(Dim k) const { return k; }
-    ONNXGRAD_INLINE T at(int i, Dim step) const { return row[i][step]; }
-  };
 };
 
 template <class T> struct Columns {
@@ -70,13 +62,6 @@ template <class T> struct Columns {
   const T* data;
   Dim pitch;
   Columns tile(Dim i, Dim k) const { return {data + k * pitch + i, pitch}; }
-  template <int R> struct Reader {
-    const T* data;
-    Dim pitch;
-    ONNXGRAD_INLINE explicit Reader(Columns a) : data(a.data), pitch(a.pitch) {}
-    ONNXGRAD_INLINE Dim step(Dim k) const { return k * pitch; }
-    ONNXGRAD_INLINE T at(int i, Dim step) const { return data[step + i]; }
-  };
 };
 
 template <class T> struct Gathered {
@@ -84,15 +69,36 @@ template <class T> struct Gathered {
   const T* const* rows;
   const std::int32_t* offsets;
   Gathered tile(Dim i, Dim k) const { return {rows + i, offsets + k}; }
-  template <int R> struct Reader {
-    const T* row[R];
-    const std::int32_t* offsets;
-    ONNXGRAD_INLINE explicit Reader(Gathered a) : offsets(a.offsets) {
-      for (int i = 0; i < R; ++i) row[i] = a.rows[i];
-    }
-    ONNXGRAD_INLINE Dim step(Dim k) const { return offsets[k]; }
-    ONNXGRAD_INLINE T at(int i, Dim step) const { return row[i][step]; }
-  };
+};
+
+// How R rows of A are read: A[i][k] = at(i, step(k)).
+template <class A, int R> struct Reader;
+
+template <class T, int R> struct Reader<Rows<T>, R> {
+  const T* row[R];
+  ONNXGRAD_INLINE explicit Reader(Rows<T> a) {
+    for (int i = 0; i < R; ++i) row[i] = a.data + i * a.pitch;
+  }
+  ONNXGRAD_INLINE Dim step(Dim k) const { return k; }
+  ONNXGRAD_INLINE T at(int i, Dim step) const { return row[i][step]; }
+};
+
+template <class T, int R> struct Reader<Columns<T>, R> {
+  const T* data;
+  Dim pitch;
+  ONNXGRAD_INLINE explicit Reader(Columns<T> a) : data(a.data), pitch(a.pitch) {}
+  ONNXGRAD_INLINE Dim step(Dim k) const { return k * pitch; }
+  ONNXGRAD_INLINE T at(int i, Dim step) const { return data[step + i]; }
+};
+
+template <class T, int R> struct Reader<Gathered<T>, R> {
+  const T* row[R];
+  const std::int32_t* offsets;
+  ONNXGRAD_INLINE explicit Reader(Gathered<T> a) : offsets(a.offsets) {
+    for (int i = 0; i < R; ++i) row[i] = a.rows[i];
+  }
+  ONNXGRAD_INLINE Dim step(Dim k) const { return offsets[k]; }
+  ONNXGRAD_INLINE T at(int i, Dim step) const { return row[i][step]; }
 };
 
 // ---- the register tile
@@ -103,7 +109,7 @@ template <class T> struct Gathered {
 // would wait for each other (an fma takes 4 cycles, and 2 can begin in each).
 template <bool add, int R, int V, class T, class A>
 void tile_product(A a, Dim depth, const T* b, Dim panel_pitch, T* c, Dim c_pitch, Dim columns) {
-  const typename A::template Reader<R> reader(a);
+  const Reader<A, R> reader(a);
   Vec<T> sum[R][V];
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i)

@@ -2,6 +2,7 @@
 // registers within a block, blocks in double.
 #pragma once
 #include "core/call.h"
+#include "core/dims.h"
 #include "core/vector.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
@@ -9,16 +10,6 @@ namespace onnxgrad::ONNXGRAD_ISA {
 // Terms added in T before double takes over: the error
 // of a long sum then grows with the block, not with its length.
 constexpr Dim kReduceBlock = 1024;
-
-constexpr Dim divide_up(Dim a, Dim b) {
-  return (a + b - 1) / b;
-}
-constexpr Dim smaller_of(Dim a, Dim b) {
-  return a < b ? a : b;
-}
-constexpr Dim larger_of(Dim a, Dim b) {
-  return a > b ? a : b;
-}
 
 // f(i, n) for the registers of elements [from, to); n is a constant for all but the last.
 template <class T, class F> ONNXGRAD_INLINE void each_register(Dim from, Dim to, F&& f) {

@@ -79,7 +79,7 @@ class Workspace {
   // Memory is kept per calling thread and only grows,
   // so that a training step allocates in its first round only.
   static void acquire(const Call& call, Dim bytes) {
-    Block& block = kept();
+    KeptMemory& block = kept();
     if (block.size >= bytes) return;
     block.memory.reset();
     block.size = 0;
@@ -131,13 +131,13 @@ class Workspace {
   struct Free {
     void operator()(char* p) const { std::free(p); }
   };
-  struct Block {
+  struct KeptMemory {
     std::unique_ptr<char, Free> memory;
     Dim size = 0;
   };
 
-  static Block& kept() {
-    thread_local Block block;
+  static KeptMemory& kept() {
+    thread_local KeptMemory block;
     return block;
   }
   Dim reserve(Dim bytes) {

@@ -299,7 +299,7 @@ extern "C" ORT_EXPORT ort::Status* ORT_CALL RegisterCustomOps(ort::SessionOption
     g_level = minor_version(base->version());
     ort::g_table = base->table(g_level < kOldestLevel ? 1 : g_level);
     if (g_level < kOldestLevel)
-      failure = "onnxgrad needs onnxruntime 1.17 or newer, this is " + std::string(base->version());
+      failure = "onnxgrad needs onnxruntime 1.19 or newer, this is " + std::string(base->version());
     else if (ort::Status* status = guarded([] { domain = make_domain(); }))
       failure = take_text(status);
   });

@@ -1,5 +1,5 @@
 // The part of ONNX Runtime's C interface that a library
-// of CPU operators needs, from API level 17 on.
+// of CPU operators needs, from ONNX Runtime 1.19 on.
 //
 // The runtime hands a library one flat table of function pointers. The table only ever grows at its
 // end, so "slot N has this signature" holds for every version; the same is true of the fields of an

@@ -8,8 +8,8 @@
 namespace onnxgrad {
 namespace {
 
-constexpr std::uint32_t kOldestLevel = 17;
-std::uint32_t g_level = 0;  // the runtime's minor version
+constexpr std::uint32_t kOldestLevel = 19;  // older ones are not tried: see docs/architecture.md
+std::uint32_t g_level = 0;                  // the runtime's minor version
 
 struct OrtError : std::runtime_error {
   using std::runtime_error::runtime_error;

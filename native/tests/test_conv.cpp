@@ -3,14 +3,12 @@
 // what is written there is judged by the Python tests.
 #include <cmath>
 #include <cstdio>
-#include <limits>
-#include <memory>
 #include <random>
 #include <string_view>
 #include <vector>
 
 #include "core/call.h"
-#include "tests/backwards.h"
+#include "tests/test_host.h"
 
 namespace {
 
@@ -20,38 +18,6 @@ std::mt19937 g_random(3);
 Dim pick(Dim low, Dim high) {
   return std::uniform_int_distribution<Dim>(low, high)(g_random);
 }
-
-template <class T> struct Tensor {
-  std::unique_ptr<T[]> data;
-  TensorView view;
-  Tensor(const Shape& shape, T value) : data(new T[static_cast<std::size_t>(shape.size())]) {
-    for (Dim i = 0; i < shape.size(); ++i) data[static_cast<std::size_t>(i)] = value;
-    view.data = data.get(), view.type = dtype_of<T>, view.present = true, view.shape = shape;
-  }
-};
-
-// Outputs begin as NaN. Pieces run backwards on one thread: none may depend on their order.
-template <class T> class TestHost final : public Host {
- public:
-  void allocate(Span<TensorView> outputs) override {
-    for (TensorView& out : outputs) {
-      if (!out.present) continue;
-      tensors.emplace_back(out.shape, std::numeric_limits<T>::quiet_NaN());
-      out.data = tensors.back().data.get();
-    }
-  }
-  void parallel_for(Dim count, Body body, void* context) override {
-    Backwards turn(count);
-    body(context, turn);
-  }
-  bool all_written() const {
-    for (const Tensor<T>& t : tensors)
-      for (Dim i = 0; i < t.view.shape.size(); ++i)
-        if (std::isnan(t.data[static_cast<std::size_t>(i)])) return false;
-    return true;
-  }
-  std::vector<Tensor<T>> tensors;
-};
 
 struct Convolution {
   Shape dy, x, w;
@@ -95,16 +61,19 @@ template <class T> bool run(const Op& op, const Convolution& c) {
   set("pads", c.pads), set("strides", c.strides), set("dilations", c.dilations),
       set("group", c.group);
   const bool forward = contract.name() == "ConvTraining";
-  const Tensor<T> dy(c.dy, T(1)), x(c.x, T(2)), w(c.w, T(3)), bias(Shape{c.w[0]}, T(4));
+  const TestTensor<T> dy(c.dy, T(1)), x(c.x, T(2)), w(c.w, T(3)), bias(Shape{c.w[0]}, T(4));
   const TensorView gradient_inputs[] = {dy.view, x.view, w.view};
   const TensorView forward_inputs[] = {x.view, w.view, bias.view};
   TensorView outputs[3];
   for (TensorView& out : outputs) out.present = true;
-  TestHost<T> host;
+  TestHost host;
   Call call(contract, attributes, {forward ? forward_inputs : gradient_inputs, 3},
             {outputs, forward ? 1 : 3}, host);
   op.run(call);
-  return host.all_written();
+  for (const TensorView& out : host.outputs())
+    for (const T value : values_of<T>(out))
+      if (std::isnan(value)) return false;
+  return true;
 }
 
 }  // namespace

@@ -1,50 +1,14 @@
 // Every operator under sanitizers, in a host that lends exactly the memory that the contract says:
 // random shapes, empty dims, odd alignment, results over the memory of dY.
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
 #include <random>
 
 #include "core/call.h"
-#include "tests/backwards.h"
+#include "tests/test_host.h"
 
 namespace {
 
 using namespace onnxgrad;
-
-// Runs pieces backwards on one thread: no operator may depend on their order.
-class TestHost final : public Host {
- public:
-  explicit TestHost(void* reuse) : reuse_(reuse) {}
-  void allocate(Span<TensorView> outputs) override {
-    for (TensorView& out : outputs) {
-      if (!out.present) continue;
-      const auto bytes = static_cast<std::size_t>(out.shape.size() * bytes_of(out.type));
-      memory_.push_back(
-          std::make_unique<char[]>(bytes + 1));  // exact: one byte further is an error
-      out.data = reuse_ ? reuse_ : memory_.back().get();
-    }
-  }
-  void parallel_for(Dim count, Body body, void* context) override {
-    Backwards turn(count);
-    body(context, turn);
-  }
-
- private:
-  void* reuse_;
-  std::vector<std::unique_ptr<char[]>> memory_;
-};
-
-template <class T> struct Tensor {
-  std::unique_ptr<T[]> data;
-  TensorView view;
-  Tensor(const Shape& shape, std::mt19937& random)
-      : data(new T[static_cast<std::size_t>(shape.size())]) {
-    for (Dim i = 0; i < shape.size(); ++i)
-      data[static_cast<std::size_t>(i)] = std::uniform_real_distribution<T>(0, 1)(random);
-    view.data = data.get(), view.type = dtype_of<T>, view.present = true, view.shape = shape;
-  }
-};
 
 // Only for operators whose inputs share one shape,
 // or end in a bias: the others have tests of their own.
@@ -56,7 +20,7 @@ bool is_pointwise(const Contract& c) {
 
 template <class T> void run(const Op& op, const Shape& shape, bool reuse, std::mt19937& random) {
   const Contract& c = op.contract();
-  std::vector<Tensor<T>> tensors;
+  std::vector<TestTensor<T>> tensors;
   std::vector<TensorView> inputs;
   for (const TensorSpec& t : c.inputs()) {
     tensors.emplace_back(t.dims == "[C]" ? Shape{shape[shape.rank() - 1]} : shape, random);
@@ -64,7 +28,7 @@ template <class T> void run(const Op& op, const Shape& shape, bool reuse, std::m
   }
   TensorView output;
   output.present = true;
-  TestHost host(reuse ? inputs[0].data : nullptr);
+  TestHost host(1, reuse ? inputs[0].data : nullptr);
   Call call(c, c.defaults(), {inputs.data(), static_cast<Dim>(inputs.size())}, {&output, 1}, host);
   op.run(call);
 }

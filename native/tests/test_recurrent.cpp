@@ -4,15 +4,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <limits>
-#include <memory>
 #include <random>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "core/call.h"
-#include "tests/backwards.h"
+#include "tests/test_host.h"
 
 namespace {
 
@@ -22,41 +19,6 @@ std::mt19937 g_random(5);
 Dim pick(Dim low, Dim high) {
   return std::uniform_int_distribution<Dim>(low, high)(g_random);
 }
-
-template <class T> struct Tensor {
-  std::unique_ptr<T[]> data;
-  TensorView view;
-  explicit Tensor(const Shape& shape) : data(new T[static_cast<std::size_t>(shape.size())]) {
-    view.data = data.get(), view.type = dtype_of<T>, view.present = true, view.shape = shape;
-  }
-  Span<T> values() const { return {data.get(), view.shape.size()}; }
-};
-
-// Outputs begin as NaN.
-template <class T> class TestHost final : public Host {
- public:
-  explicit TestHost(int threads) : threads_(threads) {}
-  void allocate(Span<TensorView> outputs) override {
-    for (TensorView& out : outputs) {
-      if (!out.present) continue;
-      tensors.emplace_back(out.shape);
-      for (T& value : tensors.back().values()) value = std::numeric_limits<T>::quiet_NaN();
-      out.data = tensors.back().data.get();
-    }
-  }
-  void parallel_for(Dim count, Body body, void* context) override {
-    Backwards turn(count);
-    const auto work = [&] { body(context, turn); };
-    std::vector<std::thread> others;
-    for (int t = 1; t < threads_; ++t) others.emplace_back(work);
-    work();
-    for (std::thread& other : others) other.join();
-  }
-  std::vector<Tensor<T>> tensors;
-
- private:
-  const int threads_;
-};
 
 struct Setting {
   Dim S, N, I, H, D;
@@ -107,37 +69,32 @@ Shape shape_of(const Contract& c, const TensorSpec& t, const Setting& s) {
   return shape;
 }
 
-template <class T> std::vector<Tensor<T>> run(const Op& op, const Setting& s,
-                                              Span<const TensorView> inputs, int threads) {
+void run(const Op& op, const Setting& s, Span<const TensorView> inputs, TestHost& host) {
   std::vector<TensorView> outputs(op.contract().outputs().size());
   for (TensorView& out : outputs) out.present = true;
-  TestHost<T> host(threads);
   Call call(op.contract(), s.attributes, inputs, {outputs.data(), Dim(outputs.size())}, host);
   op.run(call);
-  return std::move(host.tensors);
 }
 
 // What is wrong with an output, or nullptr.
-template <class T> const char* complaint(const Tensor<T>& a, const Tensor<T>& b) {
-  for (const T value : a.values())
+template <class T> const char* complaint(const TensorView& a, const TensorView& b) {
+  for (const T value : values_of<T>(a))
     if (!std::isfinite(value)) return "not written, or not finite";
-  const auto bytes = static_cast<std::size_t>(a.view.shape.size()) * sizeof(T);
-  return bytes == 0 || std::memcmp(a.data.get(), b.data.get(), bytes) == 0
-             ? nullptr
-             : "not the same on four threads";
+  const auto bytes = static_cast<std::size_t>(a.shape.size()) * sizeof(T);
+  return bytes == 0 || std::memcmp(a.data, b.data, bytes) == 0 ? nullptr
+                                                               : "not the same on four threads";
 }
 
 template <class T> bool holds(const Op& op, const Setting& s) {
   const Contract& c = op.contract();
-  std::vector<Tensor<T>> floats;
-  std::vector<Tensor<std::int32_t>> lengths;
+  std::vector<TestTensor<T>> floats;
+  std::vector<TestTensor<std::int32_t>> lengths;
   std::vector<TensorView> inputs(c.inputs().size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!s.given[i]) continue;
     const Shape shape = shape_of(c, c.inputs()[i], s);
     if (c.inputs()[i].type == "T") {
-      floats.emplace_back(shape);
-      for (T& v : floats.back().values()) v = std::uniform_real_distribution<T>(0, 1)(g_random);
+      floats.emplace_back(shape, g_random);
       inputs[i] = floats.back().view;
     } else {
       lengths.emplace_back(shape);
@@ -146,10 +103,11 @@ template <class T> bool holds(const Op& op, const Setting& s) {
     }
   }
   const Span<const TensorView> views{inputs.data(), Dim(inputs.size())};
-  const auto alone = run<T>(op, s, views, 1), together = run<T>(op, s, views, 4);
+  TestHost alone(1), together(4);
+  run(op, s, views, alone), run(op, s, views, together);
   bool good = true;
-  for (std::size_t i = 0; i < alone.size(); ++i)
-    if (const char* text = complaint(alone[i], together[i])) {
+  for (std::size_t i = 0; i < alone.outputs().size(); ++i)
+    if (const char* text = complaint<T>(alone.outputs()[i], together.outputs()[i])) {
       std::printf("%s: %s is %s\n", c.name().c_str(), c.outputs()[i].name.c_str(), text);
       good = false;
     }

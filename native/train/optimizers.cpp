@@ -15,13 +15,13 @@ namespace {
 // and the four streams of a piece fit the second-level cache.
 constexpr Dim kGrain = Dim(1) << 14;
 
-struct Piece {
+struct TensorPiece {
   std::size_t tensor;
   Dim begin, count;
 };
 
-template <class T> std::vector<Piece> cut(const Buffers<T>& buffers) {
-  std::vector<Piece> pieces;
+template <class T> std::vector<TensorPiece> cut(const Buffers<T>& buffers) {
+  std::vector<TensorPiece> pieces;
   for (std::size_t k = 0; k < buffers.size(); ++k)
     for (Dim begin = 0; begin < buffers[k].size(); begin += kGrain)
       pieces.push_back({k, begin, std::min(kGrain, buffers[k].size() - begin)});
@@ -29,9 +29,9 @@ template <class T> std::vector<Piece> cut(const Buffers<T>& buffers) {
 }
 
 // body(index, piece) for every piece, on the pool.
-template <class F> void for_each(const std::vector<Piece>& pieces, F&& body) {
+template <class F> void for_each(const std::vector<TensorPiece>& pieces, F&& body) {
   struct Context {
-    const std::vector<Piece>& pieces;
+    const std::vector<TensorPiece>& pieces;
     F& body;
   } context{pieces, body};
   Pool::instance().parallel_for(
@@ -67,7 +67,7 @@ template <class T> void adam(const Buffers<T>& p, const Buffers<T>& g, const Buf
   const Vec<T> rate = splat<T>(T(s.lr / correction1)),
                widen = splat<T>(T(1 / std::sqrt(correction2)));
   const Vec<T> epsilon = splat<T>(T(s.epsilon));
-  for_each(cut(p), [&](Dim, const Piece& piece) {
+  for_each(cut(p), [&](Dim, const TensorPiece& piece) {
     T *pp = p[piece.tensor].data() + piece.begin, *mp = m[piece.tensor].data() + piece.begin,
       *vp = v[piece.tensor].data() + piece.begin;
     const T* gp = g[piece.tensor].data() + piece.begin;
@@ -96,7 +96,7 @@ template <class T> void sgd(const Buffers<T>& p, const Buffers<T>& g, const Buff
   const Vec<T> share = splat<T>(T(s.first ? 1.0 : 1 - s.dampening)),
                keep = splat<T>(T(s.first ? 0.0 : s.momentum));
   const bool has_momentum = !b.empty();
-  for_each(cut(p), [&](Dim, const Piece& piece) {
+  for_each(cut(p), [&](Dim, const TensorPiece& piece) {
     T* pp = p[piece.tensor].data() + piece.begin;
     T* bp = has_momentum ? b[piece.tensor].data() + piece.begin : nullptr;
     const T* gp = g[piece.tensor].data() + piece.begin;
@@ -118,9 +118,9 @@ template <class T> void sgd(const Buffers<T>& p, const Buffers<T>& g, const Buff
 
 // One partial sum per piece, added in order: the same bits for every number of threads.
 template <class T> double squares(const Buffers<T>& g) {
-  const std::vector<Piece> pieces = cut(g);
+  const std::vector<TensorPiece> pieces = cut(g);
   std::vector<double> partial(pieces.size());
-  for_each(pieces, [&](Dim index, const Piece& piece) {
+  for_each(pieces, [&](Dim index, const TensorPiece& piece) {
     const T* gp = g[piece.tensor].data() + piece.begin;
     double sums[8] = {};
     Dim i = 0;
@@ -136,7 +136,7 @@ template <class T> double squares(const Buffers<T>& g) {
 }
 
 template <class T> void add(const Buffers<T>& total, const Buffers<T>& g) {
-  for_each(cut(total), [&](Dim, const Piece& piece) {
+  for_each(cut(total), [&](Dim, const TensorPiece& piece) {
     T* to = total[piece.tensor].data() + piece.begin;
     const T* from = g[piece.tensor].data() + piece.begin;
     for (Dim i = 0; i < piece.count; ++i) to[i] += from[i];

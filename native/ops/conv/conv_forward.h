@@ -31,7 +31,7 @@ inline ConvShape turned_around(const ConvShape& s) {
 template <class T> class DepthwiseForward : public InputGradient<T> {
  public:
   explicit DepthwiseForward(const ConvShape& s) : s_(s), g_(s), plane_(s) {
-    together_ = clamp(16384 / larger(s.out_size(), 1), 1, ceil_div(s.images * s.groups, 16));
+    together_ = clamp(16384 / larger_of(s.out_size(), 1), 1, divide_up(s.images * s.groups, 16));
     scratch_ = space_.template scratch<T>(plane_.size(), s.images * s.groups);
   }
   Dim bytes() const override { return space_.bytes(); }
@@ -61,7 +61,7 @@ template <class T> class DepthwiseForward : public InputGradient<T> {
         for (; i + 2 * lanes<T> <= g_.out[2]; i += 2 * lanes<T>)
           set_registers<2>(bias, row + i, w, y + i, lanes<T>);
         for (; i < g_.out[2]; i += lanes<T>)
-          set_registers<1>(bias, row + i, w, y + i, smaller(lanes<T>, g_.out[2] - i));
+          set_registers<1>(bias, row + i, w, y + i, smaller_of(lanes<T>, g_.out[2] - i));
       }
   }
 

@@ -25,7 +25,8 @@ template <class T> void conv_grad(Call& call) {
   const std::int64_t tile = call.integer("winograd_tile");
   const auto find_dx = call.wants("dX") ? choose_dx<T>(s, tile) : nullptr;
   const auto find_dw = call.wants("dW") ? choose_dw<T>(s, tile) : nullptr;
-  Workspace::acquire(call, larger(find_dx ? find_dx->bytes() : 0, find_dw ? find_dw->bytes() : 0));
+  Workspace::acquire(call,
+                     larger_of(find_dx ? find_dx->bytes() : 0, find_dw ? find_dw->bytes() : 0));
 
   const Span<const T> dy = call.input<T>("dY"), x = call.input<T>("X"), w = call.input<T>("W");
   const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"),

@@ -3,28 +3,16 @@
 #pragma once
 #include <algorithm>
 
+#include "core/dims.h"
 #include "core/gemm.h"
 #include "core/workspace.h"
 #include "ops/conv/conv_grad_shape.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-inline Dim ceil_div(Dim a, Dim b) {
-  return (a + b - 1) / b;
-}
-inline Dim smaller(Dim a, Dim b) {
-  return a < b ? a : b;
-}
-inline Dim larger(Dim a, Dim b) {
-  return a > b ? a : b;
-}
-inline Dim clamp(Dim x, Dim low, Dim high) {
-  return smaller(larger(x, low), high);
-}
-
 // Pieces of nearly equal size instead of full ones and a small rest.
 inline Dim even_piece(Dim total, Dim most) {
-  return total <= 0 ? 1 : ceil_div(total, ceil_div(total, larger(most, 1)));
+  return total <= 0 ? 1 : divide_up(total, divide_up(total, larger_of(most, 1)));
 }
 
 // One algorithm for dX, planned for one shape.
@@ -42,7 +30,7 @@ template <class T> class InputGradient {
   T bias(Dim channel) const { return bias_ ? bias_[channel] : T(0); }
   // A register of `count` channels from `channel` on; 0 without a bias.
   Vec<T> bias(Dim channel, Dim count) const {
-    return bias_ && count > 0 ? load_some<T>(bias_.data() + channel, smaller(count, lanes<T>))
+    return bias_ && count > 0 ? load_some<T>(bias_.data() + channel, smaller_of(count, lanes<T>))
                               : Vec<T>{};
   }
 
@@ -66,7 +54,7 @@ template <class P, class T> void add_parts(Call& call, const P* partial, Dim par
   constexpr Dim together = 64;
   call.parallel_ranges(out.size(), 16384, [&](Dim begin, Dim end) {
     for (Dim first = begin; first < end; first += together) {
-      const Dim count = smaller(together, end - first);
+      const Dim count = smaller_of(together, end - first);
       P sums[together] = {};
       std::copy(partial + first, partial + first + count, sums);
       for (Dim part = 1; part < parts; ++part) {
@@ -95,40 +83,40 @@ template <class T> void add_column_sums(const T* packed, Dim depth, Dim columns,
 }
 
 // A box of a three-dimensional grid in consecutive images.
-struct Block {
+struct PixelBlock {
   Dim image, images, at[3], size[3];
   Dim pixels() const { return images * size[0] * size[1] * size[2]; }
 };
 
 // Images × grid, cut into blocks of at most `most` pixels:
 // several whole images, else slabs, else rows, else parts of a row.
-class Blocks {
+class PixelBlocks {
  public:
-  Blocks(Dim images, const Dim (&grid)[3], Dim most) : images_(images) {
+  PixelBlocks(Dim images, const Dim (&grid)[3], Dim most) : images_(images) {
     Dim per_step = 1;
     for (int a = 2; a >= 0; --a) {
       grid_[a] = grid[a];
       size_[a] = even_piece(grid[a], most / per_step);
-      per_step = size_[a] == grid[a] ? per_step * larger(grid[a], 1)
-                                     : larger(most, 1);  // cut here: 1 of each outer dim
-      pieces_[a] = grid[a] > 0 ? ceil_div(grid[a], size_[a]) : 0;
+      per_step = size_[a] == grid[a] ? per_step * larger_of(grid[a], 1)
+                                     : larger_of(most, 1);  // cut here: 1 of each outer dim
+      pieces_[a] = grid[a] > 0 ? divide_up(grid[a], size_[a]) : 0;
     }
     together_ = even_piece(images, most / per_step);
   }
-  Dim count() const { return ceil_div(images_, together_) * pieces_[0] * pieces_[1] * pieces_[2]; }
-  Block operator[](Dim index) const {
-    Block b;
+  Dim count() const { return divide_up(images_, together_) * pieces_[0] * pieces_[1] * pieces_[2]; }
+  PixelBlock operator[](Dim index) const {
+    PixelBlock b;
     for (int a = 2; a >= 0; --a) {
       b.at[a] = index % pieces_[a] * size_[a];
-      b.size[a] = smaller(size_[a], grid_[a] - b.at[a]);
+      b.size[a] = smaller_of(size_[a], grid_[a] - b.at[a]);
       index /= pieces_[a];
     }
     b.image = index * together_;
-    b.images = smaller(together_, images_ - b.image);
+    b.images = smaller_of(together_, images_ - b.image);
     return b;
   }
   // As large as any of them.
-  Block largest() const { return {0, together_, {0, 0, 0}, {size_[0], size_[1], size_[2]}}; }
+  PixelBlock largest() const { return {0, together_, {0, 0, 0}, {size_[0], size_[1], size_[2]}}; }
 
  private:
   Dim images_, together_, grid_[3], size_[3], pieces_[3];
@@ -136,7 +124,7 @@ class Blocks {
 
 // body(first, length, image, d, h, w) for each run of pixels of a block that are neighbours in
 // memory, when the grid itself is what lies in memory; `first` counts the pixels of the block.
-template <class F> void for_runs(const Block& b, const Dim (&grid)[3], F&& body) {
+template <class F> void for_runs(const PixelBlock& b, const Dim (&grid)[3], F&& body) {
   const bool whole_rows = b.size[2] == grid[2], whole_slabs = whole_rows && b.size[1] == grid[1];
   const Dim length = whole_slabs  ? b.size[0] * grid[1] * grid[2]
                      : whole_rows ? b.size[1] * grid[2]
@@ -158,7 +146,7 @@ struct Box {
   template <class T> static Box of(const Dim (&size)[3]) {
     constexpr Dim line = 64 / Dim(sizeof(T));
     Box b{{size[0], size[1], size[2]}, size[2], size[1] * size[2], 0};
-    b.plane = (ceil_div(size[0] * b.slab, line) | 1) * line;
+    b.plane = (divide_up(size[0] * b.slab, line) | 1) * line;
     return b;
   }
 };
@@ -187,7 +175,7 @@ template <class T> void copy_box(const T* plane, const Dim (&dims)[3], const Dim
         const bool inside = x >= 0 && x + lanes<T> <= width;
         const Vec<T> v =
             inside ? load_bordered<true>(from, width, x) : load_bordered<false>(from, width, x);
-        store_some<T>(to + i, v, smaller(lanes<T>, size[2] - i));
+        store_some<T>(to + i, v, smaller_of(lanes<T>, size[2] - i));
       }
     }
 }

@@ -51,9 +51,9 @@ inline bool suits_quartered_winograd(const ConvShape& s) {
   return true;
 }
 
-// 4×4, stride 2: four phases of 2×2 taps.
+// 4×4, stride 2: 2×2 taps for each of four residues.
 // Where an odd size leaves half a tile it must be a small part.
-inline bool suits_phased_winograd(const ConvShape& s) {
+inline bool suits_strided_winograd(const ConvShape& s) {
   if (s.rank() != 2 || !has_winograd_channels(s)) return false;
   for (int a = 0; a < 2; ++a)
     if (s.kernel[a] != 4 || s.stride[a] != 2 || s.dilation[a] != 1 || s.out[a] < 4) return false;
@@ -127,7 +127,7 @@ std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t wi
     return chosen;
   if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDw<T, 2>>(chosen, s))
     return chosen;
-  if (fast && suits_phased_winograd(s) && winograd_tile != 0 &&
+  if (fast && suits_strided_winograd(s) && winograd_tile != 0 &&
       plan<WinogradDw<T, 2, 2>>(chosen, s))
     return chosen;
   if (fast && is_depthwise(s, 4) && plan<DepthwiseDw<T>>(chosen, s)) return chosen;

@@ -38,7 +38,7 @@ template <class T> class DepthwiseDx : public InputGradient<T> {
     for (Dim x = 0; x < width; x += lanes<T>) {
       if (x > 0 && x + lanes<T> > width)
         x = width - lanes<T>;  // the last register overlaps the one before it
-      const Dim first = x + s_.pad[1] - 2, count = smaller(lanes<T>, width - x);
+      const Dim first = x + s_.pad[1] - 2, count = smaller_of(lanes<T>, width - x);
       three_inside<T>(first, s_.out[1])
           ? set_columns<true>(factor, dy, first, bias, dx + x, count)
           : set_columns<false>(factor, dy, first, bias, dx + x, count);
@@ -79,7 +79,7 @@ template <class T> class SortedPlane {
   explicit SortedPlane(const ConvShape& s) : g_(s) {
     for (int a = 0; a < 3; ++a)
       size_[a] = (g_.out[a] - 1) * g_.stride[a] + (g_.kernel[a] - 1) * g_.dilation[a] + 1;
-    residue_ = ceil_div(size_[2], g_.stride[2]) + 2 * lanes<T>;
+    residue_ = divide_up(size_[2], g_.stride[2]) + 2 * lanes<T>;
     row_ = residue_ * g_.stride[2];
     for (Dim tap = 0; tap < s.taps(); ++tap) {
       const Dim w = tap % g_.kernel[2] * g_.dilation[2],
@@ -96,8 +96,8 @@ template <class T> class SortedPlane {
 
   // Column i goes to residue i % stride, place i / stride. What lies outside X is left as it is: 0.
   void copy(const T* plane, T* to) const {
-    const Dim stride = g_.stride[2], first = larger(g_.pad[2], 0),
-              last = smaller(size_[2], g_.in[2] + g_.pad[2]);
+    const Dim stride = g_.stride[2], first = larger_of(g_.pad[2], 0),
+              last = smaller_of(size_[2], g_.in[2] + g_.pad[2]);
     for (Dim d = 0; d < size_[0]; ++d)
       for (Dim h = 0; h < size_[1]; ++h, to += row_) {
         const Dim in_d = d - g_.pad[0], in_h = h - g_.pad[1];
@@ -127,7 +127,7 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
     is_3x3_ = s.taps() == 9 && g_.kernel[1] == 3 && g_.kernel[2] == 3 && g_.stride[1] == 1 &&
               g_.stride[2] == 1 && g_.dilation[1] == 1 && g_.dilation[2] == 1;
     filters_ = s.groups * s.filters;
-    parts_ = clamp(ceil_div(16, filters_), 1, s.images);
+    parts_ = clamp(divide_up(16, filters_), 1, s.images);
     partial_ = space_.shared<double>(parts_ * filters_ * s.taps());
     partial_dbias_ = space_.shared<double>(parts_ * filters_);
     scratch_ = space_.scratch<T>(is_3x3_ ? 0 : plane_.size(), parts_ * s.groups);
@@ -162,7 +162,7 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
 
  private:
   void add_plane(const T* dy, const T* x, double* sums) const {
-    for (Dim tap = 0; tap < s_.taps(); tap += 6) switch (smaller(s_.taps() - tap, 6)) {
+    for (Dim tap = 0; tap < s_.taps(); tap += 6) switch (smaller_of(s_.taps() - tap, 6)) {
         case 1: add_taps<1>(dy, x, tap, sums); break;
         case 2: add_taps<2>(dy, x, tap, sums); break;
         case 3: add_taps<3>(dy, x, tap, sums); break;
@@ -182,7 +182,7 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
       for (Dim h = 0; h < g_.out[1]; ++h, dy += g_.out[2]) {
         const Dim row = plane_.row_of(d, h);
         for (Dim w = 0; w < g_.out[2]; w += lanes<T>) {
-          const Vec<T> v = load_some<T>(dy + w, smaller(lanes<T>, g_.out[2] - w));
+          const Vec<T> v = load_some<T>(dy + w, smaller_of(lanes<T>, g_.out[2] - w));
 #pragma GCC unroll 8
           for (int k = 0; k < count; ++k) sum[k] = fma(v, load<T>(at[k] + row + w), sum[k]);
         }
@@ -198,7 +198,7 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
     Vec<T> sum[3][3] = {};
     for (Dim row = 0; row < g_.in[1] && is_wide<T>(g_.out[2]); ++row) add_row(dy, x, row, sum);
     for (Dim w = 0; w < g_.out[2] && !is_wide<T>(g_.out[2]); w += lanes<T>) {
-      const Dim first = w - g_.pad[2], count = smaller(lanes<T>, g_.out[2] - w);
+      const Dim first = w - g_.pad[2], count = smaller_of(lanes<T>, g_.out[2] - w);
       count == lanes<T>&& three_inside<T>(first, g_.in[2])
           ? add_columns<true>(dy + w, x, first, count, sum)
           : add_columns<false>(dy + w, x, first, count, sum);
@@ -212,7 +212,7 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
   // A row of X and the three rows of dY that read it: through tap row i, row + pad − i.
   void add_row(const T* dy, const T* x, Dim row, Vec<T> (&sum)[3][3]) const {
     for (Dim w = 0; w < g_.out[2]; w += lanes<T>) {
-      const Dim first = w - g_.pad[2], count = smaller(lanes<T>, g_.out[2] - w);
+      const Dim first = w - g_.pad[2], count = smaller_of(lanes<T>, g_.out[2] - w);
       count == lanes<T>&& three_inside<T>(first, g_.in[2])
           ? add_pixels<true>(dy + w, x, row, first, count, sum)
           : add_pixels<false>(dy + w, x, row, first, count, sum);

@@ -14,11 +14,11 @@ template <class T> class DepthwiseStridedDx : public InputGradient<T> {
   explicit DepthwiseStridedDx(const ConvShape& s) : s_(s), g_(s) {
     for (int a = 0; a < 3; ++a) {
       low_[a] =
-          smaller(floor_div(g_.pad[a] - (g_.kernel[a] - 1) * g_.dilation[a], g_.stride[a]), 0);
+          smaller_of(floor_div(g_.pad[a] - (g_.kernel[a] - 1) * g_.dilation[a], g_.stride[a]), 0);
       size_[a] = (g_.in[a] - 1 + g_.pad[a]) / g_.stride[a] - low_[a] + 1;
     }
-    pitch_ = ceil_div(size_[2], lanes<T>) * lanes<T> + 2 * lanes<T>;
-    residue_ = ceil_div(ceil_div(g_.in[2], g_.stride[2]), lanes<T>) * lanes<T> + lanes<T>;
+    pitch_ = divide_up(size_[2], lanes<T>) * lanes<T> + 2 * lanes<T>;
+    residue_ = divide_up(divide_up(g_.in[2], g_.stride[2]), lanes<T>) * lanes<T> + lanes<T>;
     for (Dim r = 0; r < g_.stride[2]; ++r) {
       first_tap_.push_back(taps_.size());
       for (Dim k = 0; k < g_.kernel[2]; ++k) {
@@ -27,9 +27,9 @@ template <class T> class DepthwiseStridedDx : public InputGradient<T> {
       }
     }
     first_tap_.push_back(taps_.size());
-    together_ = clamp(16384 / s.in_size(), 1, ceil_div(s.images * s.groups, 16));
+    together_ = clamp(16384 / s.in_size(), 1, divide_up(s.images * s.groups, 16));
     scratch_ = space_.template scratch<T>(plane_size() + g_.stride[2] * residue_,
-                                          ceil_div(s.images * s.groups, together_));
+                                          divide_up(s.images * s.groups, together_));
   }
   Dim bytes() const override { return space_.bytes(); }
 
@@ -47,14 +47,14 @@ template <class T> class DepthwiseStridedDx : public InputGradient<T> {
   }
 
  private:
-  struct Tap {
+  struct RowTap {
     Dim index, shift;  // in a row of W; in a row of the copy, from the column's quotient
   };
   struct Row {
     const T *dy, *w;
   };
 
-  static Dim floor_div(Dim a, Dim b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
+  static Dim floor_div(Dim a, Dim b) { return a >= 0 ? a / b : -divide_up(-a, b); }
   Dim plane_size() const { return size_[0] * size_[1] * pitch_; }
 
   // dY with zeros around it, which are there already.
@@ -63,7 +63,7 @@ template <class T> class DepthwiseStridedDx : public InputGradient<T> {
       for (Dim h = 0; h < g_.out[1]; ++h) {
         const Dim at_d = d - low_[0], at_h = h - low_[1];
         if (at_d >= size_[0] || at_h >= size_[1]) continue;  // no element of X reaches so far
-        const Dim count = smaller(g_.out[2], size_[2] + low_[2]);
+        const Dim count = smaller_of(g_.out[2], size_[2] + low_[2]);
         T* row = to + (at_d * size_[1] + at_h) * pitch_ - low_[2];
         sort_columns(dy + (d * g_.out[1] + h) * g_.out[2], Dim(0), count, Dim(1), Dim(0), row);
       }
@@ -94,12 +94,12 @@ template <class T> class DepthwiseStridedDx : public InputGradient<T> {
   }
 
   void set_residue(const Row* rows, Dim count, Dim r, T* to) const {
-    const Tap *first = taps_.data() + first_tap_[std::size_t(r)],
-              *last = taps_.data() + first_tap_[std::size_t(r) + 1];
+    const RowTap *first = taps_.data() + first_tap_[std::size_t(r)],
+                 *last = taps_.data() + first_tap_[std::size_t(r) + 1];
     for (Dim q = 0; q * g_.stride[2] + r < g_.in[2]; q += lanes<T>) {
       Vec<T> sum{};
       for (Dim i = 0; i < count; ++i)
-        for (const Tap* tap = first; tap < last; ++tap)
+        for (const RowTap* tap = first; tap < last; ++tap)
           sum = fma(splat<T>(rows[i].w[tap->index]), load<T>(rows[i].dy + tap->shift + q), sum);
       store<T>(to + q, sum);
     }
@@ -109,7 +109,7 @@ template <class T> class DepthwiseStridedDx : public InputGradient<T> {
   Geometry g_;
   Dim low_[3], size_[3];  // of the copied plane: its first output, and how many
   Dim pitch_, residue_, together_;
-  std::vector<Tap> taps_;  // of residue 0, of residue 1, …
+  std::vector<RowTap> taps_;  // of residue 0, of residue 1, …
   std::vector<std::size_t> first_tap_;
   Workspace space_;
   Workspace::Scratch<T> scratch_{};

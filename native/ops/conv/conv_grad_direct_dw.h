@@ -19,19 +19,19 @@ template <class T> class DirectDw : public FilterGradient<T> {
         g_(s),
         rows_(s.channels * s.taps()),
         row_piece_(even_piece(rows_, kMostRows)),
-        row_groups_(rows_ ? ceil_div(rows_, row_piece_) : 0),
+        row_groups_(rows_ ? divide_up(rows_, row_piece_) : 0),
         panels_(panel_count<T>(s.filters)),
         panel_piece_(even_piece(panels_, kMostPanels)),
-        panel_groups_(panels_ ? ceil_div(panels_, panel_piece_) : 0),
+        panel_groups_(panels_ ? divide_up(panels_, panel_piece_) : 0),
         blocks_(cut()) {
     const Dim size = s.groups * s.filters * rows_, others = s.groups * row_groups_ * panel_groups_;
-    const Dim fitting = kPartialBytes / larger(size * Dim(sizeof(T)), 1);
-    parts_ = clamp(ceil_div(kTasks, larger(others, 1)), 1,
-                   larger(smaller(blocks_.count() / 2, fitting), 1));
+    const Dim fitting = kPartialBytes / larger_of(size * Dim(sizeof(T)), 1);
+    parts_ = clamp(divide_up(kTasks, larger_of(others, 1)), 1,
+                   larger_of(smaller_of(blocks_.count() / 2, fitting), 1));
     partial_ = space_.shared<T>(parts_ > 1 ? parts_ * size : 0);
     partial_dbias_ = space_.shared<double>(parts_ * s.groups * s.filters);
     Carver counter(nullptr);
-    Task(*this, counter);
+    DirectDwTask(*this, counter);
     scratch_ = space_.scratch<char>(counter.bytes(), others * parts_);
   }
   Dim bytes() const override { return space_.bytes(); }
@@ -43,7 +43,7 @@ template <class T> class DirectDw : public FilterGradient<T> {
     call.parallel_for(s_.groups * row_groups_ * panel_groups_ * parts_, [&](Dim index) {
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
-      Task task(*this, carver);
+      DirectDwTask task(*this, carver);
       const Dim rows = index % row_groups_, panels = index / row_groups_ % panel_groups_;
       const Dim rest = index / row_groups_ / panel_groups_;
       task.run(rest / parts_, rest % parts_, rows * row_piece_, panels * panel_piece_);
@@ -62,28 +62,28 @@ template <class T> class DirectDw : public FilterGradient<T> {
   static constexpr Dim kCopyBytes = Dim(4) << 20;
 
   // The part of X that a block of outputs reads.
-  Box box_of(const Block& block) const {
+  Box box_of(const PixelBlock& block) const {
     Dim size[3];
     for (int a = 0; a < 3; ++a)
       size[a] = (block.size[a] - 1) * g_.stride[a] + (g_.kernel[a] - 1) * g_.dilation[a] + 1;
     return Box::of<T>(size);
   }
-  Dim most_channels() const { return smaller(s_.channels, (row_piece_ - 1) / s_.taps() + 2); }
+  Dim most_channels() const { return smaller_of(s_.channels, (row_piece_ - 1) / s_.taps() + 2); }
 
   // One block of depth at a time; fewer pixels where they lie far apart in X.
-  Blocks cut() const {
+  PixelBlocks cut() const {
     for (Dim most = kMostPixels;; most /= 2) {
-      const Blocks blocks(s_.images, g_.out, most);
-      const Block b = blocks.largest();
+      const PixelBlocks blocks(s_.images, g_.out, most);
+      const PixelBlock b = blocks.largest();
       if (most <= 8 || b.images * most_channels() * box_of(b).plane * Dim(sizeof(T)) <= kCopyBytes)
         return blocks;
     }
   }
 
-  class Task {
+  class DirectDwTask {
    public:
-    Task(DirectDw& all, Carver& carver) : all_(all) {
-      const Block most = all.blocks_.largest();
+    DirectDwTask(DirectDw& all, Carver& carver) : all_(all) {
+      const PixelBlock most = all.blocks_.largest();
       box_ = all.box_of(most);
       most_channels_ = all.most_channels();
       pitch_ = all.panel_piece_ * kPanel<T> + lanes<T>;
@@ -97,9 +97,9 @@ template <class T> class DirectDw : public FilterGradient<T> {
     // One part of the pixels, for row_piece_ rows from
     // `row` and panel_piece_ panels of filters from `panel`.
     void run(Dim group, Dim part, Dim row, Dim panel) {
-      const Dim rows = smaller(all_.row_piece_, all_.rows_ - row),
-                panels = smaller(all_.panel_piece_, all_.panels_ - panel);
-      const Dim filters = smaller(panels * kPanel<T>, all_.s_.filters - panel * kPanel<T>);
+      const Dim rows = smaller_of(all_.row_piece_, all_.rows_ - row),
+                panels = smaller_of(all_.panel_piece_, all_.panels_ - panel);
+      const Dim filters = smaller_of(panels * kPanel<T>, all_.s_.filters - panel * kPanel<T>);
       const Dim begin = all_.blocks_.count() * part / all_.parts_,
                 end = all_.blocks_.count() * (part + 1) / all_.parts_;
       double* dbias = all_.space_[all_.partial_dbias_].data() +
@@ -109,7 +109,7 @@ template <class T> class DirectDw : public FilterGradient<T> {
       if (begin == end) std::fill(sums_, sums_ + rows * pitch_, T(0));
       set_rows(row, rows);
       for (Dim b = begin; b < end; ++b) {
-        const Block block = all_.blocks_[b];
+        const PixelBlock block = all_.blocks_[b];
         set_offsets(block);
         copy_x(group, block, row, rows);
         pack_dy(group, block, panel, filters);
@@ -141,7 +141,7 @@ template <class T> class DirectDw : public FilterGradient<T> {
                    h * g.dilation[1] * box_.row + w * g.dilation[2];
       }
     }
-    void set_offsets(const Block& b) {
+    void set_offsets(const PixelBlock& b) {
       const Geometry& g = all_.g_;
       std::int32_t* to = offsets_;
       for (Dim n = 0; n < b.images; ++n)
@@ -153,7 +153,7 @@ template <class T> class DirectDw : public FilterGradient<T> {
           }
     }
 
-    void copy_x(Dim group, const Block& b, Dim row, Dim rows) {
+    void copy_x(Dim group, const PixelBlock& b, Dim row, Dim rows) {
       const Geometry& g = all_.g_;
       Dim origin[3], size[3];
       for (int a = 0; a < 3; ++a) {
@@ -171,11 +171,11 @@ template <class T> class DirectDw : public FilterGradient<T> {
     }
 
     // dYᵀ in panels: [panel][pixel][filter]
-    void pack_dy(Dim group, const Block& b, Dim panel, Dim filters) {
+    void pack_dy(Dim group, const PixelBlock& b, Dim panel, Dim filters) {
       const Geometry& g = all_.g_;
       const Dim plane = g.out[0] * g.out[1] * g.out[2], pixels = b.pixels();
       for (Dim first = 0; first < filters; first += kPanel<T>) {
-        const Dim width = smaller(filters - first, kPanel<T>);
+        const Dim width = smaller_of(filters - first, kPanel<T>);
         T* to = dy_ + first * pixels;
         for_runs(b, g.out, [&](Dim i, Dim length, Dim n, Dim d, Dim h, Dim w) {
           const Dim filter =
@@ -197,7 +197,7 @@ template <class T> class DirectDw : public FilterGradient<T> {
   const ConvShape& s_;
   Geometry g_;
   Dim rows_, row_piece_, row_groups_, panels_, panel_piece_, panel_groups_, parts_ = 1;
-  Blocks blocks_;
+  PixelBlocks blocks_;
   Workspace space_;
   Workspace::Shared<T> partial_{};
   Workspace::Shared<double> partial_dbias_{};

@@ -5,7 +5,7 @@
 //
 // With stride s, the pixels i = r (mod s) of each residue r meet the same taps, and dY at pixel
 // (i − r)/s plus a shift that depends on the tap alone: each residue is a convolution of its own,
-// a "phase", with stride 1. A phase that no tap reaches has gradient 0.
+// with stride 1. A residue that no tap reaches has gradient 0.
 #pragma once
 #include <vector>
 
@@ -13,16 +13,17 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-struct Phase {
+// The pixels of one residue, and the taps that they meet.
+struct Residue {
   Dim first[3], count[3];   // pixels first + stride·q, q < count, along each axis
   Dim low[3], span[3];      // shifts run from low to low + span
   Dim step[3] = {1, 1, 1};  // pixel q meets dY at step·q plus a shift
   // How much of dY `pixels` neighbours along axis a read.
   Dim reach(int a, Dim pixels) const { return (pixels - 1) * step[a] + 1 + span[a]; }
-  struct Tap {
+  struct ShiftedTap {
     Dim index, shift[3];  // in W; shift counted from low
   };
-  std::vector<Tap> taps;
+  std::vector<ShiftedTap> taps;
   Dim weights_at = 0;  // where its packed weights begin, of one group
 };
 
@@ -42,98 +43,100 @@ inline std::vector<AxisTap> axis_taps(const Geometry& g, int a, Dim r) {
   return taps;
 }
 
-inline Phase make_phase(const Geometry& g, const Dim (&residue)[3]) {
-  Phase phase;
+inline Residue make_residue(const Geometry& g, const Dim (&r)[3]) {
+  Residue residue;
   std::vector<AxisTap> taps[3];
   for (int a = 0; a < 3; ++a) {
-    taps[a] = axis_taps(g, a, residue[a]);
-    phase.first[a] = residue[a];
-    phase.count[a] = ceil_div(g.in[a] - residue[a], g.stride[a]);
+    taps[a] = axis_taps(g, a, r[a]);
+    residue.first[a] = r[a];
+    residue.count[a] = divide_up(g.in[a] - r[a], g.stride[a]);
     Dim low = 0, high = 0;
     for (std::size_t i = 0; i < taps[a].size(); ++i) {
-      low = i ? smaller(low, taps[a][i].shift) : taps[a][i].shift;
-      high = i ? larger(high, taps[a][i].shift) : taps[a][i].shift;
+      low = i ? smaller_of(low, taps[a][i].shift) : taps[a][i].shift;
+      high = i ? larger_of(high, taps[a][i].shift) : taps[a][i].shift;
     }
-    phase.low[a] = low, phase.span[a] = high - low;
+    residue.low[a] = low, residue.span[a] = high - low;
   }
   for (const AxisTap& d : taps[0])
     for (const AxisTap& h : taps[1])
       for (const AxisTap& w : taps[2])
-        phase.taps.push_back(
+        residue.taps.push_back(
             {(d.tap * g.kernel[1] + h.tap) * g.kernel[2] + w.tap,
-             {d.shift - phase.low[0], h.shift - phase.low[1], w.shift - phase.low[2]}});
-  return phase;
+             {d.shift - residue.low[0], h.shift - residue.low[1], w.shift - residue.low[2]}});
+  return residue;
 }
 
-inline Phase make_forward_phase(const Geometry& g) {
-  Phase phase;
+inline Residue make_forward_residue(const Geometry& g) {
+  Residue residue;
   for (int a = 0; a < 3; ++a) {
-    phase.first[a] = 0, phase.count[a] = g.in[a], phase.step[a] = g.step[a];
-    phase.span[a] = (g.kernel[a] - 1) * g.dilation[a];
-    phase.low[a] = g.pad[a] - phase.span[a];
+    residue.first[a] = 0, residue.count[a] = g.in[a], residue.step[a] = g.step[a];
+    residue.span[a] = (g.kernel[a] - 1) * g.dilation[a];
+    residue.low[a] = g.pad[a] - residue.span[a];
   }
   for (Dim d = 0; d < g.kernel[0]; ++d)
     for (Dim h = 0; h < g.kernel[1]; ++h)
       for (Dim w = 0; w < g.kernel[2]; ++w)
-        phase.taps.push_back(
-            {Dim(phase.taps.size()), {d * g.dilation[0], h * g.dilation[1], w * g.dilation[2]}});
-  return phase;
+        residue.taps.push_back(
+            {Dim(residue.taps.size()), {d * g.dilation[0], h * g.dilation[1], w * g.dilation[2]}});
+  return residue;
 }
 
 }  // namespace detail
 
-// A convolution turned around is one phase: its pixel
+// A convolution turned around is one residue: its pixel
 // q reads what is to be convolved at step·q + tap·dilation.
-inline std::vector<Phase> phases_of(const Geometry& g) {
-  std::vector<Phase> phases;
-  if (g.turned) return {detail::make_forward_phase(g)};
+inline std::vector<Residue> residues_of(const Geometry& g) {
+  std::vector<Residue> residues;
+  if (g.turned) return {detail::make_forward_residue(g)};
   Dim r[3];
-  for (r[0] = 0; r[0] < smaller(g.stride[0], g.in[0]); ++r[0])
-    for (r[1] = 0; r[1] < smaller(g.stride[1], g.in[1]); ++r[1])
-      for (r[2] = 0; r[2] < smaller(g.stride[2], g.in[2]); ++r[2])
-        phases.push_back(detail::make_phase(g, r));
-  return phases;
+  for (r[0] = 0; r[0] < smaller_of(g.stride[0], g.in[0]); ++r[0])
+    for (r[1] = 0; r[1] < smaller_of(g.stride[1], g.in[1]); ++r[1])
+      for (r[2] = 0; r[2] < smaller_of(g.stride[2], g.in[2]); ++r[2])
+        residues.push_back(detail::make_residue(g, r));
+  return residues;
 }
 
-// The phase that task `index` belongs to, and its number there.
-// Phases with equally many tasks take turns: those of one block read the same
+// The residue that task `index` belongs to, and its number there.
+// Residues with equally many tasks take turns: those of one block read the same
 // part of dY and write into the same cache lines of dX, which are then still near.
-template <class Work> struct TaskOfPhase {
+template <class Work> struct TaskOfResidue {
   const Work* work;
   Dim index;
-  TaskOfPhase(const std::vector<Work>& works, Dim tasks, Dim task) {
-    const Dim phases = Dim(works.size()), each = tasks / phases;
-    bool alike = tasks % phases == 0;
-    for (Dim i = 0; i < phases; ++i) alike = alike && works[std::size_t(i)].first_task == i * each;
-    Dim phase = phases - 1;
-    while (!alike && works[std::size_t(phase)].first_task > task) --phase;
-    if (alike) phase = task % phases;
-    work = &works[std::size_t(phase)];
-    index = alike ? task / phases : task - work->first_task;
+  TaskOfResidue(const std::vector<Work>& works, Dim tasks, Dim task) {
+    const Dim residues = Dim(works.size()), each = tasks / residues;
+    bool alike = tasks % residues == 0;
+    for (Dim i = 0; i < residues; ++i)
+      alike = alike && works[std::size_t(i)].first_task == i * each;
+    Dim residue = residues - 1;
+    while (!alike && works[std::size_t(residue)].first_task > task) --residue;
+    if (alike) residue = task % residues;
+    work = &works[std::size_t(residue)];
+    index = alike ? task / residues : task - work->first_task;
   }
 };
 
 template <class T> class DirectDx : public InputGradient<T> {
  public:
-  explicit DirectDx(const ConvShape& s) : s_(s), g_(s), phases_(phases_of(g_)) {
+  explicit DirectDx(const ConvShape& s) : s_(s), g_(s), residues_(residues_of(g_)) {
     panels_ = panel_count<T>(s.channels);
-    panel_groups_ = ceil_div(panels_, kPanelsPerTask);
-    for (Phase& phase : phases_) {
-      phase.weights_at = group_weights_;
-      group_weights_ += panels_ * kPanel<T> * s.filters * Dim(phase.taps.size());
+    panel_groups_ = divide_up(panels_, kPanelsPerTask);
+    for (Residue& residue : residues_) {
+      residue.weights_at = group_weights_;
+      group_weights_ += panels_ * kPanel<T> * s.filters * Dim(residue.taps.size());
     }
     shared_weights_ = s.groups * group_weights_ * Dim(sizeof(T)) <= kWorkspaceBytes / 2;
     Dim scratch = 0;
-    for (const Phase& phase : phases_) {
-      const Dim whole =
-          s.images * phase.count[0] * phase.count[1] * phase.count[2] * s.groups * panel_groups_;
+    for (const Residue& residue : residues_) {
+      const Dim whole = s.images * residue.count[0] * residue.count[1] * residue.count[2] *
+                        s.groups * panel_groups_;
       works_.push_back(
-          {phase, Blocks(s.images, phase.count, clamp(whole / 16, kLeastPixels, most_pixels())),
+          {residue,
+           PixelBlocks(s.images, residue.count, clamp(whole / 16, kLeastPixels, most_pixels())),
            tasks_});
       tasks_ += s.groups * panel_groups_ * works_.back().blocks.count();
       Carver counter(nullptr);
-      Task(*this, works_.back(), counter);
-      scratch = larger(scratch, counter.bytes());
+      DirectDxTask(*this, works_.back(), counter);
+      scratch = larger_of(scratch, counter.bytes());
     }
     weights_ = space_.shared<T>(shared_weights_ ? s.groups * group_weights_ : 0);
     scratch_ = space_.scratch<char>(scratch, tasks_);
@@ -145,12 +148,12 @@ template <class T> class DirectDx : public InputGradient<T> {
     dy_ = dy, w_ = w, dx_ = dx;
     if (shared_weights_) pack_all_weights(call);
     call.parallel_for(tasks_, [&](Dim number) {
-      const TaskOfPhase<Work> found(works_, tasks_, number);
+      const TaskOfResidue<Work> found(works_, tasks_, number);
       const Work& work = *found.work;
       const Dim index = found.index;
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
-      Task task(*this, work, carver);
+      DirectDxTask task(*this, work, carver);
       task.run(index / panel_groups_ / work.blocks.count(),
                work.blocks[index / panel_groups_ % work.blocks.count()],
                index % panel_groups_ * kPanelsPerTask);
@@ -164,61 +167,63 @@ template <class T> class DirectDx : public InputGradient<T> {
                                    << 10;  // the sums of a task stay in the second-level cache
 
   Dim sums_pitch() const {
-    return smaller(ceil_div(s_.channels, lanes<T>) * lanes<T>, kPanelsPerTask * kPanel<T>) +
+    return smaller_of(divide_up(s_.channels, lanes<T>) * lanes<T>, kPanelsPerTask * kPanel<T>) +
            lanes<T>;
   }
   // Few channels leave room for more pixels, which then share their borders.
   Dim most_pixels() const { return clamp(kSumBytes / (sums_pitch() * Dim(sizeof(T))), 480, 2048); }
 
   struct Work {
-    const Phase& phase;
-    Blocks blocks;
+    const Residue& residue;
+    PixelBlocks blocks;
     Dim first_task;
   };
 
   // Filters whose taps make up one block of depth,
   // and whose copies (`bytes` each) stay in the cache.
-  static Dim filters_together(const ConvShape& s, const Phase& phase, Dim bytes) {
-    const Dim taps = Dim(phase.taps.size());
-    return taps ? even_piece(s.filters,
-                             larger(smaller(kDepthBlock<T> / taps, (Dim(2) << 20) / bytes), 1))
-                : 1;
+  static Dim filters_together(const ConvShape& s, const Residue& residue, Dim bytes) {
+    const Dim taps = Dim(residue.taps.size());
+    return taps
+               ? even_piece(s.filters,
+                            larger_of(smaller_of(kDepthBlock<T> / taps, (Dim(2) << 20) / bytes), 1))
+               : 1;
   }
 
   // The working memory of one task, and the task itself.
-  class Task {
+  class DirectDxTask {
    public:
-    Task(DirectDx& all, const Work& work, Carver& carver) : all_(all), phase_(work.phase) {
-      const Block most = work.blocks.largest();
+    DirectDxTask(DirectDx& all, const Work& work, Carver& carver)
+        : all_(all), residue_(work.residue) {
+      const PixelBlock most = work.blocks.largest();
       Dim size[3];
-      for (int a = 0; a < 3; ++a) size[a] = phase_.reach(a, most.size[a]);
+      for (int a = 0; a < 3; ++a) size[a] = residue_.reach(a, most.size[a]);
       box_ = Box::of<T>(size);
-      together_ = filters_together(all.s_, phase_, most.images * box_.plane * Dim(sizeof(T)));
+      together_ = filters_together(all.s_, residue_, most.images * box_.plane * Dim(sizeof(T)));
       pitch_ = all.sums_pitch();
       rows_ = carver.take<const T*>(most.pixels());
-      offsets_ = carver.take<std::int32_t>(together_ * Dim(phase_.taps.size()));
+      offsets_ = carver.take<std::int32_t>(together_ * Dim(residue_.taps.size()));
       sums_ = carver.take<T>(most.pixels() * pitch_);
       dy_ = carver.take<T>(most.images * together_ * box_.plane);
       run_ = carver.take<T>(most.size[2] * pitch_);
       packed_ = carver.take<T>(all.shared_weights_ ? 0
-                                                   : together_ * Dim(phase_.taps.size()) *
+                                                   : together_ * Dim(residue_.taps.size()) *
                                                          kPanel<T> * kPanelsPerTask);
     }
 
     // Channels of panels [panel, panel + kPanelsPerTask) of one group, at the pixels of one block.
-    void run(Dim group, const Block& block, Dim panel) {
+    void run(Dim group, const PixelBlock& block, Dim panel) {
       set_addresses(block);
-      const Dim taps = Dim(phase_.taps.size()),
-                panel_end = smaller(panel + kPanelsPerTask, all_.panels_);
+      const Dim taps = Dim(residue_.taps.size()),
+                panel_end = smaller_of(panel + kPanelsPerTask, all_.panels_);
       const Dim filters = all_.s_.filters;
       if (taps == 0 || filters == 0) std::fill(sums_, sums_ + block.pixels() * pitch_, T(0));
       if (all_.has_bias()) begin_with_bias(group, block, panel);
       for (Dim m = 0; m < filters && taps > 0; m += together_) {
-        const Dim count = smaller(together_, filters - m);
+        const Dim count = smaller_of(together_, filters - m);
         copy_dy(group, block, m, count);
         for (Dim p = panel; p < panel_end; ++p) {
           const T* weights = packed_panel(group, p, m, count);
-          const Dim columns = smaller(all_.s_.channels - p * kPanel<T>, kPanel<T>);
+          const Dim columns = smaller_of(all_.s_.channels - p * kPanel<T>, kPanel<T>);
           for_row_tiles<Gathered<T>::max_rows>(0, block.pixels(), [&](Dim row, Dim rows) {
             const Gathered<T> a{rows_ + row, offsets_};
             T* to = sums_ + row * pitch_ + (p - panel) * kPanel<T>;
@@ -233,9 +238,9 @@ template <class T> class DirectDx : public InputGradient<T> {
     }
 
    private:
-    void begin_with_bias(Dim group, const Block& block, Dim panel) {
+    void begin_with_bias(Dim group, const PixelBlock& block, Dim panel) {
       const Dim channels = all_.s_.channels, first = panel * kPanel<T>;
-      for (Dim c = 0; c < smaller(channels - first, kPanelsPerTask * kPanel<T>); c += lanes<T>) {
+      for (Dim c = 0; c < smaller_of(channels - first, kPanelsPerTask * kPanel<T>); c += lanes<T>) {
         const Vec<T> bias = all_.bias(group * channels + first + c, channels - first - c);
         for (Dim i = 0; i < block.pixels(); ++i)
           onnxgrad::ONNXGRAD_ISA::store<T>(sums_ + i * pitch_ + c, bias);
@@ -243,25 +248,26 @@ template <class T> class DirectDx : public InputGradient<T> {
     }
 
     // Where each pixel begins in the copy of dY, and how far from there each (m, tap) is.
-    void set_addresses(const Block& b) {
+    void set_addresses(const PixelBlock& b) {
       Dim i = 0;
       for (Dim n = 0; n < b.images; ++n)
         for (Dim d = 0; d < b.size[0]; ++d)
           for (Dim h = 0; h < b.size[1]; ++h)
             for (Dim w = 0; w < b.size[2]; ++w)
-              rows_[i++] = dy_ + n * together_ * box_.plane + d * phase_.step[0] * box_.slab +
-                           h * phase_.step[1] * box_.row + w * phase_.step[2];
+              rows_[i++] = dy_ + n * together_ * box_.plane + d * residue_.step[0] * box_.slab +
+                           h * residue_.step[1] * box_.row + w * residue_.step[2];
       i = 0;
       for (Dim m = 0; m < together_; ++m)
-        for (const Phase::Tap& t : phase_.taps)
+        for (const Residue::ShiftedTap& t : residue_.taps)
           offsets_[i++] = std::int32_t(m * box_.plane + t.shift[0] * box_.slab +
                                        t.shift[1] * box_.row + t.shift[2]);
     }
 
-    void copy_dy(Dim group, const Block& b, Dim m, Dim count) {
+    void copy_dy(Dim group, const PixelBlock& b, Dim m, Dim count) {
       Dim origin[3], size[3];
       for (int a = 0; a < 3; ++a)
-        origin[a] = b.at[a] * phase_.step[a] + phase_.low[a], size[a] = phase_.reach(a, b.size[a]);
+        origin[a] = b.at[a] * residue_.step[a] + residue_.low[a],
+        size[a] = residue_.reach(a, b.size[a]);
       const Dim plane = all_.g_.out[0] * all_.g_.out[1] * all_.g_.out[2];
       for (Dim n = 0; n < b.images; ++n)
         for (Dim j = 0; j < count; ++j) {
@@ -273,21 +279,22 @@ template <class T> class DirectDx : public InputGradient<T> {
 
     const T* packed_panel(Dim group, Dim panel, Dim m, Dim count) {
       if (all_.shared_weights_)
-        return all_.packed_panel(phase_, group, panel) + m * Dim(phase_.taps.size()) * kPanel<T>;
-      all_.pack_weights(phase_, group, panel, m, count, packed_);
+        return all_.packed_panel(residue_, group, panel) +
+               m * Dim(residue_.taps.size()) * kPanel<T>;
+      all_.pack_weights(residue_, group, panel, m, count, packed_);
       return packed_;
     }
 
     // sums[pixel][channel] → dX[channel][pixel]
-    void store(Dim group, const Block& b, Dim panel) {
+    void store(Dim group, const PixelBlock& b, Dim panel) {
       const Geometry& g = all_.g_;
       const Dim plane = g.in[0] * g.in[1] * g.in[2], first = panel * kPanel<T>;
-      const Dim channels = smaller(all_.s_.channels - first, kPanelsPerTask * kPanel<T>);
+      const Dim channels = smaller_of(all_.s_.channels - first, kPanelsPerTask * kPanel<T>);
       const auto address = [&](Dim n, Dim d, Dim h, Dim w) {
         const Dim row =
-            (phase_.first[0] + d * g.stride[0]) * g.in[1] + phase_.first[1] + h * g.stride[1];
+            (residue_.first[0] + d * g.stride[0]) * g.in[1] + residue_.first[1] + h * g.stride[1];
         return all_.dx_.data() + ((n * all_.s_.groups + group) * all_.s_.channels + first) * plane +
-               row * g.in[2] + phase_.first[2] + w * g.stride[2];
+               row * g.in[2] + residue_.first[2] + w * g.stride[2];
       };
       if (g.stride[0] == 1 && g.stride[1] == 1 && g.stride[2] == 1)
         return for_runs(b, g.in, [&](Dim i, Dim length, Dim n, Dim d, Dim h, Dim w) {
@@ -306,7 +313,7 @@ template <class T> class DirectDx : public InputGradient<T> {
     }
 
     DirectDx& all_;
-    const Phase& phase_;
+    const Residue& residue_;
     Dim together_, pitch_;
     Box box_;
     const T** rows_;
@@ -314,15 +321,15 @@ template <class T> class DirectDx : public InputGradient<T> {
     T *sums_, *dy_, *run_, *packed_;
   };
 
-  const T* packed_panel(const Phase& phase, Dim group, Dim panel) const {
-    return space_[weights_].data() + group * group_weights_ + phase.weights_at +
-           panel * s_.filters * Dim(phase.taps.size()) * kPanel<T>;
+  const T* packed_panel(const Residue& residue, Dim group, Dim panel) const {
+    return space_[weights_].data() + group * group_weights_ + residue.weights_at +
+           panel * s_.filters * Dim(residue.taps.size()) * kPanel<T>;
   }
 
   // B[(m, tap)][c] = W[m][c][tap] for filters [m, m + count) and the channels of one panel.
-  void pack_weights(const Phase& phase, Dim group, Dim panel, Dim m, Dim count, T* out) const {
-    const Dim all_taps = s_.taps(), taps = Dim(phase.taps.size()), first = panel * kPanel<T>;
-    const Dim width = smaller(s_.channels - first, kPanel<T>);
+  void pack_weights(const Residue& residue, Dim group, Dim panel, Dim m, Dim count, T* out) const {
+    const Dim all_taps = s_.taps(), taps = Dim(residue.taps.size()), first = panel * kPanel<T>;
+    const Dim width = smaller_of(s_.channels - first, kPanel<T>);
     for (Dim i = 0; i < count; ++i, out += taps * kPanel<T>) {
       const T* from = w_.data() + s_.taps_at(group, m + i, first);
       const Dim pitch = s_.channel_pitch();
@@ -333,23 +340,23 @@ template <class T> class DirectDx : public InputGradient<T> {
       for (Dim t = 0; t < taps; ++t)
         for (Dim j = 0; j < kPanel<T>; ++j)
           out[t * kPanel<T> + j] =
-              j < width ? from[j * pitch + phase.taps[std::size_t(t)].index] : T(0);
+              j < width ? from[j * pitch + residue.taps[std::size_t(t)].index] : T(0);
     }
   }
 
   void pack_all_weights(Call& call) {
     const Dim pieces = s_.groups * panels_;
-    call.parallel_ranges(pieces, ceil_div(larger(pieces, 1), 64), [&](Dim begin, Dim end) {
+    call.parallel_ranges(pieces, divide_up(larger_of(pieces, 1), 64), [&](Dim begin, Dim end) {
       for (Dim piece = begin; piece < end; ++piece)
-        for (const Phase& phase : phases_)
-          pack_weights(phase, piece / panels_, piece % panels_, 0, s_.filters,
-                       const_cast<T*>(packed_panel(phase, piece / panels_, piece % panels_)));
+        for (const Residue& residue : residues_)
+          pack_weights(residue, piece / panels_, piece % panels_, 0, s_.filters,
+                       const_cast<T*>(packed_panel(residue, piece / panels_, piece % panels_)));
     });
   }
 
   const ConvShape& s_;
   Geometry g_;
-  std::vector<Phase> phases_;
+  std::vector<Residue> residues_;
   std::vector<Work> works_;
   Dim panels_ = 0, panel_groups_ = 0, group_weights_ = 0, tasks_ = 0;
   bool shared_weights_ = true;

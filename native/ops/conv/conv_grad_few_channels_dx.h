@@ -4,9 +4,9 @@
 //   dX[c][pixel] = Σ_k A[c][k] · B[k][pixel],   k = (m, tap)
 //   B[(m, tap)][pixel] = dY[m][pixel + shift(tap)]
 //
-// in phases, as in conv_grad_direct_dx.h. B is read in place from a copy of dY with zero borders.
-// A register may run over the end of a row into the border:
-// those sums are computed and thrown away.
+// residue by residue, as in conv_grad_direct_dx.h. B is read in place from a copy of dY with zero
+// borders. A register may run over the end of a row into the border: those sums are computed and
+// thrown away.
 #pragma once
 #include "ops/conv/conv_grad_direct_dx.h"
 
@@ -42,22 +42,22 @@ template <int R, int V, class T> void add_gathered(const T* a, const std::int32_
 
 template <class T> class FewChannelsDx : public InputGradient<T> {
  public:
-  explicit FewChannelsDx(const ConvShape& s) : s_(s), g_(s), phases_(phases_of(g_)) {
+  explicit FewChannelsDx(const ConvShape& s) : s_(s), g_(s), residues_(residues_of(g_)) {
     Dim scratch = 0;
-    for (Phase& phase : phases_) {
-      phase.weights_at = group_weights_;
-      group_weights_ += s.channels * s.filters * Dim(phase.taps.size());
+    for (Residue& residue : residues_) {
+      residue.weights_at = group_weights_;
+      group_weights_ += s.channels * s.filters * Dim(residue.taps.size());
     }
-    for (const Phase& phase : phases_) {
-      const Blocks blocks(1, phase.count, kMostPixels);
-      const Dim pixels = larger(blocks.largest().pixels(), 1);
+    for (const Residue& residue : residues_) {
+      const PixelBlocks blocks(1, residue.count, kMostPixels);
+      const Dim pixels = larger_of(blocks.largest().pixels(), 1);
       const Dim together = clamp(kMostPixels / pixels, 1,
-                                 ceil_div(s.images * s.groups, 16));  // small planes: several
-      works_.push_back({phase, blocks, together, tasks_});
-      tasks_ += blocks.count() * ceil_div(s.images * s.groups, together);
+                                 divide_up(s.images * s.groups, 16));  // small planes: several
+      works_.push_back({residue, blocks, together, tasks_});
+      tasks_ += blocks.count() * divide_up(s.images * s.groups, together);
       Carver counter(nullptr);
-      Task(*this, works_.back(), counter);
-      scratch = larger(scratch, counter.bytes());
+      FewChannelsTask(*this, works_.back(), counter);
+      scratch = larger_of(scratch, counter.bytes());
     }
     weights_ = space_.shared<T>(s.groups * group_weights_);
     scratch_ = space_.scratch<char>(scratch, tasks_);
@@ -69,17 +69,17 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
     dy_ = dy, w_ = w, dx_ = dx;
     call.parallel_ranges(s_.groups, 4096 / (group_weights_ + 1) + 1, [&](Dim begin, Dim end) {
       for (Dim group = begin; group < end; ++group)
-        for (const Phase& phase : phases_) pack_weights(phase, group);
+        for (const Residue& residue : residues_) pack_weights(residue, group);
     });
     call.parallel_for(tasks_, [&](Dim number) {
-      const TaskOfPhase<Work> found(works_, tasks_, number);
-      const Work& work = *found.work;
+      const TaskOfResidue<FewChannelsWork> found(works_, tasks_, number);
+      const FewChannelsWork& work = *found.work;
       const Dim index = found.index;
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
-      Task task(*this, work, carver);
+      FewChannelsTask task(*this, work, carver);
       const Dim first = index / work.blocks.count() * work.together, all = s_.images * s_.groups;
-      for (Dim i = first; i < smaller(first + work.together, all); ++i)
+      for (Dim i = first; i < smaller_of(first + work.together, all); ++i)
         task.run(i / s_.groups, i % s_.groups, work.blocks[index % work.blocks.count()]);
     });
   }
@@ -88,30 +88,32 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
   static constexpr Dim kMostPixels = 2048;
   static constexpr int kRegisters = 4;  // of pixels, for each channel
 
-  struct Work {
-    const Phase& phase;
-    Blocks blocks;
+  struct FewChannelsWork {
+    const Residue& residue;
+    PixelBlocks blocks;
     Dim together, first_task;  // (image, group) pairs of a task
   };
 
   // A[k][c] = W[m][c][tap],  k = (m, tap)
-  void pack_weights(const Phase& phase, Dim group) {
-    T* to = space_[weights_].data() + group * group_weights_ + phase.weights_at;
+  void pack_weights(const Residue& residue, Dim group) {
+    T* to = space_[weights_].data() + group * group_weights_ + residue.weights_at;
     for (Dim m = 0; m < s_.filters; ++m)
-      for (const Phase::Tap& tap : phase.taps)
+      for (const Residue::ShiftedTap& tap : residue.taps)
         for (Dim c = 0; c < s_.channels; ++c) *to++ = w_[s_.taps_at(group, m, c) + tap.index];
   }
 
-  class Task {
+  class FewChannelsTask {
    public:
-    Task(FewChannelsDx& all, const Work& work, Carver& carver) : all_(all), phase_(work.phase) {
-      const Block most = work.blocks.largest();
+    FewChannelsTask(FewChannelsDx& all, const FewChannelsWork& work, Carver& carver)
+        : all_(all), residue_(work.residue) {
+      const PixelBlock most = work.blocks.largest();
       Dim size[3];
-      for (int a = 0; a < 3; ++a) size[a] = most.size[a] + phase_.span[a];
+      for (int a = 0; a < 3; ++a) size[a] = most.size[a] + residue_.span[a];
       box_ = Box::of<T>(size);
-      const Dim taps = larger(Dim(phase_.taps.size()), 1);
+      const Dim taps = larger_of(Dim(residue_.taps.size()), 1);
       const Dim fitting = (Dim(512) << 10) / (box_.plane * Dim(sizeof(T)));
-      filters_ = even_piece(all.s_.filters, larger(smaller(kDepthBlock<T> / taps, fitting), 1));
+      filters_ =
+          even_piece(all.s_.filters, larger_of(smaller_of(kDepthBlock<T> / taps, fitting), 1));
       const Dim slack = kRegisters * lanes<T>;
       pitch_ = most.size[0] * box_.slab + slack;
       offsets_ = carver.take<std::int32_t>(filters_ * taps);
@@ -120,15 +122,15 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
       set_offsets();
     }
 
-    void run(Dim image, Dim group, const Block& b) {
-      const Dim taps = Dim(phase_.taps.size());
+    void run(Dim image, Dim group, const PixelBlock& b) {
+      const Dim taps = Dim(residue_.taps.size());
       for (Dim c = 0; c < all_.s_.channels; ++c)
         std::fill(sums_ + c * pitch_, sums_ + (c + 1) * pitch_,
                   all_.bias(group * all_.s_.channels + c));
       const T* weights =
-          all_.space_[all_.weights_].data() + group * all_.group_weights_ + phase_.weights_at;
+          all_.space_[all_.weights_].data() + group * all_.group_weights_ + residue_.weights_at;
       for (Dim m = 0; m < all_.s_.filters && taps > 0; m += filters_) {
-        const Dim count = smaller(filters_, all_.s_.filters - m);
+        const Dim count = smaller_of(filters_, all_.s_.filters - m);
         copy_dy(image, group, b, m, count);
         const Dim last = ((b.size[0] - 1) * box_.slab + (b.size[1] - 1) * box_.row + b.size[2]);
         for (Dim at = 0; at < last; at += kRegisters * lanes<T>)
@@ -142,15 +144,15 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
       if (!offsets_) return;
       std::int32_t* to = offsets_;
       for (Dim m = 0; m < filters_; ++m)
-        for (const Phase::Tap& t : phase_.taps)
+        for (const Residue::ShiftedTap& t : residue_.taps)
           *to++ = std::int32_t(m * box_.plane + t.shift[0] * box_.slab + t.shift[1] * box_.row +
                                t.shift[2]);
     }
 
-    void copy_dy(Dim image, Dim group, const Block& b, Dim m, Dim count) {
+    void copy_dy(Dim image, Dim group, const PixelBlock& b, Dim m, Dim count) {
       Dim origin[3], size[3];
       for (int a = 0; a < 3; ++a)
-        origin[a] = b.at[a] + phase_.low[a], size[a] = b.size[a] + phase_.span[a];
+        origin[a] = b.at[a] + residue_.low[a], size[a] = b.size[a] + residue_.span[a];
       const Dim first = (image * all_.s_.groups + group) * all_.s_.filters + m;
       for (Dim j = 0; j < count; ++j)
         copy_box(all_.dy_.data() + (first + j) * all_.s_.out_size(), all_.g_.out, origin, size,
@@ -176,17 +178,17 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
       }
     }
 
-    void store(Dim image, Dim group, const Block& b) {
+    void store(Dim image, Dim group, const PixelBlock& b) {
       const Geometry& g = all_.g_;
       const Dim plane = all_.s_.in_size(),
                 channel = (image * all_.s_.groups + group) * all_.s_.channels;
       for (Dim c = 0; c < all_.s_.channels; ++c)
         for (Dim d = 0; d < b.size[0]; ++d)
           for (Dim h = 0; h < b.size[1]; ++h) {
-            const Dim in_d = phase_.first[0] + (b.at[0] + d) * g.stride[0],
-                      in_h = phase_.first[1] + (b.at[1] + h) * g.stride[1];
+            const Dim in_d = residue_.first[0] + (b.at[0] + d) * g.stride[0],
+                      in_h = residue_.first[1] + (b.at[1] + h) * g.stride[1];
             T* to = all_.dx_.data() + (channel + c) * plane + (in_d * g.in[1] + in_h) * g.in[2] +
-                    phase_.first[2] + b.at[2] * g.stride[2];
+                    residue_.first[2] + b.at[2] * g.stride[2];
             const T* from = sums_ + c * pitch_ + d * box_.slab + h * box_.row;
             if (g.stride[2] == 1)
               std::copy(from, from + b.size[2], to);
@@ -196,7 +198,7 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
     }
 
     FewChannelsDx& all_;
-    const Phase& phase_;
+    const Residue& residue_;
     Box box_;
     Dim filters_, pitch_;
     std::int32_t* offsets_;
@@ -205,8 +207,8 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
 
   const ConvShape& s_;
   Geometry g_;
-  std::vector<Phase> phases_;
-  std::vector<Work> works_;
+  std::vector<Residue> residues_;
+  std::vector<FewChannelsWork> works_;
   Dim group_weights_ = 0, tasks_ = 0;
   Workspace space_;
   Workspace::Shared<T> weights_{};

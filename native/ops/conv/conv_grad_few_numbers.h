@@ -43,7 +43,7 @@ template <class T> class FewNumbersDw : public FilterGradient<T> {
         g_(s),
         numbers_(s.groups * s.filters * s.channels * s.taps()),
         rows_(s.images * g_.out[0] * g_.out[1]),
-        parts_(clamp(rows_ * g_.out[2] * numbers_ / kTermsPerTask, 1, smaller(rows_, 64))) {
+        parts_(clamp(rows_ * g_.out[2] * numbers_ / kTermsPerTask, 1, smaller_of(rows_, 64))) {
     partial_ = space_.template shared<WideSum<T, double>>(parts_ * numbers_);
   }
   Dim bytes() const override { return space_.bytes(); }
@@ -76,8 +76,8 @@ template <class T> class FewNumbersDw : public FilterGradient<T> {
               in_h = input_at(1, h, tap / g_.kernel[2] % g_.kernel[1]),
               in_w = input_at(2, 0, tap % g_.kernel[2]), step = g_.stride[2];
     if (in_d < 0 || in_d >= g_.in[0] || in_h < 0 || in_h >= g_.in[1]) return {};
-    const Dim first = in_w < 0 ? ceil_div(-in_w, step) : 0,
-              last = in_w < g_.in[2] ? smaller(g_.out[2], (g_.in[2] - 1 - in_w) / step + 1) : 0;
+    const Dim first = in_w < 0 ? divide_up(-in_w, step) : 0,
+              last = in_w < g_.in[2] ? smaller_of(g_.out[2], (g_.in[2] - 1 - in_w) / step + 1) : 0;
     if (first >= last) return {};
     const Dim plane = n * s_.groups * s_.channels + channel;
     return wide_dot(

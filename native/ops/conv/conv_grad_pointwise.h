@@ -16,10 +16,10 @@ template <class T> class PointwiseDx : public InputGradient<T> {
     const Dim size = s.groups * s.filters * s.channels;
     packs_weights_ = s.turned || size * Dim(sizeof(T)) <= kWorkspaceBytes / 2;
     together_ = clamp(panels_ * s.groups / 32, 1, kMostPanels);
-    tasks_ = ceil_div(panels_, together_) * s.groups;
+    tasks_ = divide_up(panels_, together_) * s.groups;
     weights_ = space_.shared<T>(packs_weights_ ? size : 0);
     scratch_ = space_.scratch<T>(
-        kPanel<T> * (together_ * smaller(kDepthBlock<T>, s.filters) + s.channels), tasks_);
+        kPanel<T> * (together_ * smaller_of(kDepthBlock<T>, s.filters) + s.channels), tasks_);
   }
   Dim bytes() const override { return space_.bytes(); }
 
@@ -29,7 +29,7 @@ template <class T> class PointwiseDx : public InputGradient<T> {
     if (packs_weights_) pack_weights(call);
     call.parallel_for(tasks_, [&](Dim task) {
       const auto memory = space_.borrow(scratch_);
-      const Dim first = task / s_.groups * together_, last = smaller(first + together_, panels_);
+      const Dim first = task / s_.groups * together_, last = smaller_of(first + together_, panels_);
       run_panels(task % s_.groups, first, last, memory.data());
     });
   }
@@ -58,9 +58,9 @@ template <class T> class PointwiseDx : public InputGradient<T> {
 
   // body(column, length, image, pixel) for each piece of a panel that lies in one image.
   template <class F> void for_pieces(Dim panel, F&& body) const {
-    const Dim first = panel * kPanel<T>, last = smaller(first + kPanel<T>, s_.images * plane_);
+    const Dim first = panel * kPanel<T>, last = smaller_of(first + kPanel<T>, s_.images * plane_);
     for (Dim q = first; q < last;) {
-      const Dim length = smaller(last - q, plane_ - q % plane_);
+      const Dim length = smaller_of(last - q, plane_ - q % plane_);
       body(q - first, length, q / plane_, q % plane_);
       q += length;
     }
@@ -94,13 +94,13 @@ template <class T> class PointwiseDx : public InputGradient<T> {
   }
 
   void run_panels(Dim group, Dim first, Dim last, T* memory) {
-    T* const crossing = memory + together_ * smaller(kDepthBlock<T>, s_.filters) * kPanel<T>;
+    T* const crossing = memory + together_ * smaller_of(kDepthBlock<T>, s_.filters) * kPanel<T>;
     for (Dim m = 0; m < s_.filters; m += kDepthBlock<T>) {
-      const Dim depth = smaller(kDepthBlock<T>, s_.filters - m);
+      const Dim depth = smaller_of(kDepthBlock<T>, s_.filters - m);
       pack_dy(group, first, last, m, depth, memory);
       for (Dim p = first; p < last; ++p) {
         const T* packed = memory + (p - first) * depth * kPanel<T>;
-        const Dim columns = smaller(kPanel<T>, s_.images * plane_ - p * kPanel<T>),
+        const Dim columns = smaller_of(kPanel<T>, s_.images * plane_ - p * kPanel<T>),
                   at = p * kPanel<T>;
         if (at % plane_ + columns <= plane_)
           multiply(group, m, depth, packed, m > 0, address(group, at / plane_, at % plane_), plane_,
@@ -156,16 +156,17 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
       : s_(s),
         plane_(s.in_size()),
         rows_are_filters_(s.filters >= s.channels),
-        rows_(larger(s.filters, s.channels)),
-        columns_(smaller(s.filters, s.channels)),
+        rows_(larger_of(s.filters, s.channels)),
+        columns_(smaller_of(s.filters, s.channels)),
         row_piece_(even_piece(rows_, kMostRows)),
-        row_groups_(ceil_div(rows_, row_piece_)),
+        row_groups_(divide_up(rows_, row_piece_)),
         panel_piece_(even_piece(panel_count<T>(columns_), kMostPanels)),
-        panel_groups_(ceil_div(panel_count<T>(columns_), panel_piece_)),
+        panel_groups_(divide_up(panel_count<T>(columns_), panel_piece_)),
         blocks_(s.images, {1, 1, plane_}, kDepthBlock<T>) {
     const Dim size = s.groups * rows_ * columns_, others = s.groups * row_groups_ * panel_groups_;
     const Dim fitting = kPartialBytes / (size * Dim(sizeof(T)));
-    parts_ = clamp(ceil_div(kTasks, others), 1, larger(smaller(blocks_.count() / 2, fitting), 1));
+    parts_ =
+        clamp(divide_up(kTasks, others), 1, larger_of(smaller_of(blocks_.count() / 2, fitting), 1));
     partial_ = space_.shared<T>(parts_ > 1 ? parts_ * size : 0);
     partial_dbias_ = space_.shared<double>(parts_ * s.groups * s.filters);
     pitch_ = panel_piece_ * kPanel<T> + lanes<T>;
@@ -196,8 +197,8 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
   static constexpr Dim kPartialBytes = Dim(16) << 20;
 
   void run_part(Dim group, Dim part, Dim row, Dim column, T* memory) {
-    const Dim rows = smaller(row_piece_, rows_ - row),
-              columns = smaller(panel_piece_ * kPanel<T>, columns_ - column);
+    const Dim rows = smaller_of(row_piece_, rows_ - row),
+              columns = smaller_of(panel_piece_ * kPanel<T>, columns_ - column);
     T *sums = memory, *packed = memory + row_piece_ * pitch_;
     double* dbias = space_[partial_dbias_].data() + (part * s_.groups + group) * s_.filters +
                     (rows_are_filters_ ? row : column);
@@ -205,7 +206,7 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
     if (sums_dy) std::fill(dbias, dbias + (rows_are_filters_ ? rows : columns), 0.0);
     const Dim begin = blocks_.count() * part / parts_, end = blocks_.count() * (part + 1) / parts_;
     for (Dim b = begin; b < end; ++b) {
-      const Block block = blocks_[b];
+      const PixelBlock block = blocks_[b];
       for (Dim n = block.image; n < block.image + block.images; ++n) {
         const T* from_rows =
             row_data_.data() + ((n * s_.groups + group) * rows_ + row) * plane_ + block.at[2];
@@ -242,7 +243,7 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
   Dim plane_;
   bool rows_are_filters_, wants_dbias_ = false;
   Dim rows_, columns_, row_piece_, row_groups_, panel_piece_, panel_groups_, parts_ = 1, pitch_ = 0;
-  Blocks blocks_;
+  PixelBlocks blocks_;
   Workspace space_;
   Workspace::Shared<T> partial_{};
   Workspace::Shared<double> partial_dbias_{};

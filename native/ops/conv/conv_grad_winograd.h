@@ -11,7 +11,7 @@
 // The gradient of g is dg = Gᵀ[(A dy) ⊙ (Bᵀ d)]: the same matrices, transposed.
 //
 // Two convolutions are made of such ones: a third dim is a sum over the slabs
-// that an output reads, and r·s taps with stride s are s² "phases" of r×r
+// that an output reads, and r·s taps with stride s are s² convolutions of r×r
 // taps with stride 1, each on the pixels of one residue of the stride.
 #pragma once
 #include <algorithm>
@@ -122,7 +122,7 @@ ONNXGRAD_INLINE void both_ways(const V (&in)[from][from], V (&out)[to][to], F&& 
 }
 
 template <class T> Dim whole_registers(Dim channels) {
-  return ceil_div(channels, lanes<T>) * lanes<T>;
+  return divide_up(channels, lanes<T>) * lanes<T>;
 }
 
 // out[j·rows + i] = in[i·pitch + j] for j < columns: the transpose of a few rows that are whole
@@ -148,7 +148,7 @@ ONNXGRAD_INLINE void transpose_rows(const T* in, Dim pitch, Dim columns, T* out)
 }
 
 // The planes of one tensor that tiles are cut from: one slab of each channel of each image.
-template <class T> struct Planes {
+template <class T> struct SlabPlanes {
   const T* data;
   Dim image_pitch, channel_pitch, channels, height, width;
 };
@@ -156,12 +156,12 @@ template <class T> struct Planes {
 // A rectangle of an image, pixel by pixel with the channels side by side ([y][x][channel], so that
 // a register holds one pixel of several channels), channels filled up to whole registers with
 // zeros. The rectangle begins at (y, x), which may lie outside: there it is zero.
-template <class T>
-void gather_pixels(const Planes<T>& from, Dim image, Dim y, Dim x, Dim rows, Dim columns, T* out) {
+template <class T> void gather_pixels(const SlabPlanes<T>& from, Dim image, Dim y, Dim x, Dim rows,
+                                      Dim columns, T* out) {
   const Dim pitch = whole_registers<T>(from.channels);
   const T* planes = from.data + image * from.image_pitch;
   const Dim left = clamp(-x, 0, columns),
-            copied = larger(smaller(columns, from.width - x) - left, 0);
+            copied = larger_of(smaller_of(columns, from.width - x) - left, 0);
   const auto clear = [](T* first, Dim count) {
     std::memset(first, 0, static_cast<std::size_t>(count) * sizeof(T));
   };
@@ -179,24 +179,26 @@ void gather_pixels(const Planes<T>& from, Dim image, Dim y, Dim x, Dim rows, Dim
 // The tiles of a grid of m×m tiles.
 template <int m> struct TileGrid {
   Dim rows, columns;
-  TileGrid(Dim height, Dim width) : rows(ceil_div(height, m)), columns(ceil_div(width, m)) {}
-  Blocks blocks(Dim images, Dim most) const { return Blocks(images, {1, rows, columns}, most); }
+  TileGrid(Dim height, Dim width) : rows(divide_up(height, m)), columns(divide_up(width, m)) {}
+  PixelBlocks blocks(Dim images, Dim most) const {
+    return PixelBlocks(images, {1, rows, columns}, most);
+  }
 };
 
 // Where the patches of tiles lie in a plane: those of neighbouring tiles begin m·step
 // pixels apart, the first at (y, x); the elements of a patch are `step` pixels apart.
-// Phase (i, j) is the same i rows down and j columns to the right.
+// Residue (i, j) is the same i rows down and j columns to the right.
 struct PatchGrid {
   Dim y, x, step;
-  Dim phases() const { return step * step; }
+  Dim residues() const { return step * step; }
 };
 
-// For each tile of a block, each phase, each register of channels:
-//   body(tile, phase · whole_registers(channels) + channel, patch[size][size]).
+// For each tile of a block, each residue, each register of channels:
+//   body(tile, residue · whole_registers(channels) + channel, patch[size][size]).
 // `strip` is working memory for strip_size<m, size>() elements.
 template <int m, int size, class T, class F>
-ONNXGRAD_INLINE void for_tiles(const Block& b, const Planes<T>& from, const PatchGrid& grid,
-                               T* strip, F&& body) {
+ONNXGRAD_INLINE void for_tiles(const PixelBlock& b, const SlabPlanes<T>& from,
+                               const PatchGrid& grid, T* strip, F&& body) {
   const Dim step = grid.step, rows = step * (b.size[1] * m + size - m),
             columns = step * (b.size[2] * m + size - m);
   const Dim pitch = whole_registers<T>(from.channels);
@@ -206,8 +208,8 @@ ONNXGRAD_INLINE void for_tiles(const Block& b, const Planes<T>& from, const Patc
                   columns, strip);
     for (Dim ty = 0; ty < b.size[1]; ++ty)
       for (Dim tx = 0; tx < b.size[2]; ++tx, ++tile)
-        for (Dim phase = 0; phase < grid.phases(); ++phase) {
-          const Dim y = step * ty * m + phase / step, x = step * tx * m + phase % step;
+        for (Dim residue = 0; residue < grid.residues(); ++residue) {
+          const Dim y = step * ty * m + residue / step, x = step * tx * m + residue % step;
           for (Dim c = 0; c < pitch; c += lanes<T>) {
             const T* at = strip + (y * columns + x) * pitch + c;
             Vec<T> patch[size][size];
@@ -216,12 +218,12 @@ ONNXGRAD_INLINE void for_tiles(const Block& b, const Planes<T>& from, const Patc
 #pragma GCC unroll 8
               for (int j = 0; j < size; ++j)
                 patch[i][j] = load<T>(at + (i * columns + j) * step * pitch);
-            body(tile, phase * pitch + c, patch);
+            body(tile, residue * pitch + c, patch);
           }
         }
   }
 }
-template <int m, int size, class T> Dim strip_size(const Block& most, Dim channels, Dim step) {
+template <int m, int size, class T> Dim strip_size(const PixelBlock& most, Dim channels, Dim step) {
   return step * (most.size[1] * m + size - m) * step * (most.size[2] * m + size - m) *
          whole_registers<T>(channels);
 }

@@ -1,10 +1,10 @@
 // dW of a 3×3 (or d×3×3) convolution with stride 1, or a 4×4 one with stride 2, by Winograd:
 //
-//   dW[f][(k, phase, c)] = Gᵀ [Σ_tiles (A dY Aᵀ) ⊙ (Bᵀ X B)] G      k: tap along the slabs
+//   dW[f][(k, residue, c)] = Gᵀ [Σ_tiles (A dY Aᵀ) ⊙ (Bᵀ X B)] G      k: tap along the slabs
 //
 // the sum as (m + r − 1)² products over the tiles,
 //
-//   P[ξ][k][f][(phase, c)] += Y[ξ][tile][f]ᵀ · X[ξ][tile + k slabs][(phase, c)]
+//   P[ξ][k][f][(residue, c)] += Y[ξ][tile][f]ᵀ · X[ξ][tile + k slabs][(residue, c)]
 //
 // The tiles go by in rounds: transform some, then multiply them,
 // each of the products a piece of work of its own.
@@ -18,19 +18,19 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
   explicit WinogradDw(const ConvShape& s)
       : s_(s),
         g_(s),
-        phases_(g_.stride[2] * g_.stride[2]),
-        columns_(phases_ == 1 ? s.channels : phases_ * whole_registers<T>(s.channels)),
+        residues_(g_.stride[2] * g_.stride[2]),
+        columns_(residues_ == 1 ? s.channels : residues_ * whole_registers<T>(s.channels)),
         panels_(panel_count<T>(columns_)),
         dy_pitch_(whole_registers<T>(s.filters) + lanes<T>),
         product_pitch_(panels_ * kPanel<T>),
         slab_piece_(even_piece(g_.out[0], most_slabs())),
-        slab_pieces_(ceil_div(g_.out[0], slab_piece_)),
+        slab_pieces_(divide_up(g_.out[0], slab_piece_)),
         grid_(g_.out[1], g_.out[2]),
         blocks_(grid_.blocks(s.images, kBlockTiles)) {
-    const Block most = blocks_.largest();
+    const PixelBlock most = blocks_.largest();
     blocks_together_ =
-        clamp(kRoundBytes / tile_bytes(), 256, 2048) / larger(slab_piece_ * most.pixels(), 1);
-    blocks_together_ = even_piece(blocks_.count(), larger(blocks_together_, 1));
+        clamp(kRoundBytes / tile_bytes(), 256, 2048) / larger_of(slab_piece_ * most.pixels(), 1);
+    blocks_together_ = even_piece(blocks_.count(), larger_of(blocks_together_, 1));
     round_dy_ = blocks_together_ * most.pixels() * slab_piece_;
     round_x_ = blocks_together_ * most.pixels() * (slab_piece_ + g_.kernel[0] - 1);
     dy_tiles_ = space_.shared<T>(kPoints * round_dy_ * dy_pitch_);
@@ -39,8 +39,8 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
     const Dim products = kPoints * g_.kernel[0] * s.filters * product_pitch_;
     products_ = space_.shared<T>(products);
     totals_ = space_.shared<T>(has_totals_ ? products : 0);
-    strip_ = space_.scratch<T>(larger(strip_size<m, m, T>(most, s.filters, 1),
-                                      strip_size<m, kSide, T>(most, s.channels, g_.stride[2])),
+    strip_ = space_.scratch<T>(larger_of(strip_size<m, m, T>(most, s.filters, 1),
+                                         strip_size<m, kSide, T>(most, s.channels, g_.stride[2])),
                                blocks_together_ * 2 * slab_piece_);
   }
   Dim bytes() const override { return space_.bytes(); }
@@ -56,7 +56,7 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
         add_to_totals(call, i >= kRoundsTogether);
     }
     const Dim pieces = s_.filters * panels_ * g_.kernel[0];
-    call.parallel_ranges(pieces, larger(ceil_div(pieces, 64), 16), [&](Dim begin, Dim end) {
+    call.parallel_ranges(pieces, larger_of(divide_up(pieces, 64), 16), [&](Dim begin, Dim end) {
       for (Dim i = begin; i < end; ++i)
         store_filter(i / panels_ / g_.kernel[0], i / panels_ % g_.kernel[0], i % panels_);
     });
@@ -78,11 +78,11 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
     Dim first, last, slab, slabs;
   };
   Dim x_slabs(const Round& round) const { return round.slabs + g_.kernel[0] - 1; }
-  Dim rounds() const { return ceil_div(blocks_.count(), blocks_together_) * slab_pieces_; }
+  Dim rounds() const { return divide_up(blocks_.count(), blocks_together_) * slab_pieces_; }
   Round round_of(Dim i) const {
     const Dim first = i / slab_pieces_ * blocks_together_, slab = i % slab_pieces_ * slab_piece_;
-    return {first, smaller(first + blocks_together_, blocks_.count()), slab,
-            smaller(slab_piece_, g_.out[0] - slab)};
+    return {first, smaller_of(first + blocks_together_, blocks_.count()), slab,
+            smaller_of(slab_piece_, g_.out[0] - slab)};
   }
   // Tiles of one slab in the blocks of a round before block `last`.
   Dim tiles_before(const Round& round, Dim last) const {
@@ -104,14 +104,14 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
 
   // Y[ξ][tile][f] = A dY Aᵀ
   void transform_dy(const Round& round, Dim block, Dim slab, T* strip) {
-    const Block b = blocks_[block];
+    const PixelBlock b = blocks_[block];
     const Dim plane = g_.out[1] * g_.out[2], each = b.size[1] * b.size[2];
-    const Planes<T> planes{dy_.data() + (round.slab + slab) * plane,
-                           s_.filters * s_.out_size(),
-                           s_.out_size(),
-                           s_.filters,
-                           g_.out[1],
-                           g_.out[2]};
+    const SlabPlanes<T> planes{dy_.data() + (round.slab + slab) * plane,
+                               s_.filters * s_.out_size(),
+                               s_.out_size(),
+                               s_.filters,
+                               g_.out[1],
+                               g_.out[2]};
     T* const tiles = space_[dy_tiles_].data() +
                      (tiles_before(round, block) * round.slabs + slab * each) * dy_pitch_;
     const Dim point = round_dy_ * dy_pitch_, image = each * (round.slabs - 1);
@@ -130,18 +130,18 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
                     });
   }
 
-  // X[ξ] in panels: [panel][tile][(phase, c)] = Bᵀ X B for one slab, which may lie outside.
+  // X[ξ] in panels: [panel][tile][(residue, c)] = Bᵀ X B for one slab, which may lie outside.
   void transform_x(const Round& round, Dim block, Dim slab, T* strip) {
-    const Block b = blocks_[block];
+    const PixelBlock b = blocks_[block];
     const Dim plane = g_.in[1] * g_.in[2], each = b.size[1] * b.size[2],
               in_slab = round.slab + slab - g_.pad[0];
     const bool outside = in_slab < 0 || in_slab >= g_.in[0];
-    const Planes<T> planes{x_.data() + (outside ? 0 : in_slab * plane),
-                           s_.channels * s_.in_size(),
-                           s_.in_size(),
-                           s_.channels,
-                           outside ? 0 : g_.in[1],
-                           g_.in[2]};
+    const SlabPlanes<T> planes{x_.data() + (outside ? 0 : in_slab * plane),
+                               s_.channels * s_.in_size(),
+                               s_.in_size(),
+                               s_.channels,
+                               outside ? 0 : g_.in[1],
+                               g_.in[2]};
     T* const tiles = space_[x_tiles_].data() +
                      (tiles_before(round, block) * x_slabs(round) + slab * each) * kPanel<T>;
     const Dim point = round_x_ * product_pitch_, image = each * (x_slabs(round) - 1);
@@ -164,14 +164,14 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
   // P[ξ][k] (+)= Yᵀ X for the tiles of a round.
   void multiply(Call& call, const Round& round, bool add) {
     const Dim row_piece = even_piece(s_.filters, kRowBlock),
-              row_pieces = ceil_div(s_.filters, row_piece);
-    const Dim panel_piece = even_piece(panels_, 4), panel_pieces = ceil_div(panels_, panel_piece);
+              row_pieces = divide_up(s_.filters, row_piece);
+    const Dim panel_piece = even_piece(panels_, 4), panel_pieces = divide_up(panels_, panel_piece);
     call.parallel_for(kPoints * g_.kernel[0] * row_pieces * panel_pieces, [&](Dim i) {
       const Dim product = i / panel_pieces / row_pieces,
                 row = i / panel_pieces % row_pieces * row_piece;
       const Dim panel = i % panel_pieces * panel_piece;
-      const Part part{row, smaller(row + row_piece, s_.filters), panel,
-                      smaller(panel + panel_piece, panels_)};
+      const Part part{row, smaller_of(row + row_piece, s_.filters), panel,
+                      smaller_of(panel + panel_piece, panels_)};
       bool adds = add;
       for_runs_of_tiles(round, [&](Dim dy_tile, Dim x_tile, Dim tiles, Dim each) {
         add_tiles(product / g_.kernel[0], product % g_.kernel[0], part, dy_tile,
@@ -188,7 +188,7 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
       return body(Dim(0), Dim(0), tiles_before(round, round.last), Dim(0));
     Dim dy = 0, x = 0;
     for (Dim block = round.first; block < round.last; ++block) {
-      const Block b = blocks_[block];
+      const PixelBlock b = blocks_[block];
       const Dim each = b.size[1] * b.size[2];
       for (Dim n = 0; n < b.images; ++n, dy += each * round.slabs, x += each * x_slabs(round))
         body(dy, x, each * round.slabs, each);
@@ -206,8 +206,8 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
         const Part one{part.row, part.row_end, 0, 1};
         const Columns<T> rows{y + tile * dy_pitch_, dy_pitch_};
         const T* packed = x + (panel * round_x_ + tile) * kPanel<T>;
-        const Dim depth = smaller(tiles - tile, kDepthBlock<T>),
-                  width = smaller(whole_registers<T>(columns_) - panel * kPanel<T>, kPanel<T>);
+        const Dim depth = smaller_of(tiles - tile, kDepthBlock<T>),
+                  width = smaller_of(whole_registers<T>(columns_) - panel * kPanel<T>, kPanel<T>);
         T* to = p + panel * kPanel<T>;
         add || tile > 0 ? add_product(one, rows, depth, packed, width, to, product_pitch_)
                         : set_product(one, rows, depth, packed, width, to, product_pitch_);
@@ -223,10 +223,10 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
     });
   }
 
-  // dW[f][(k, phase, c)] = Gᵀ P G for the columns of one panel.
+  // dW[f][(k, residue, c)] = Gᵀ P G for the columns of one panel.
   void store_filter(Dim filter, Dim k, Dim panel) {
     const Dim point = g_.kernel[0] * s_.filters * product_pitch_, first = panel * kPanel<T>,
-              width = smaller(columns_ - first, kPanel<T>);
+              width = smaller_of(columns_ - first, kPanel<T>);
     const T* from = space_[has_totals_ ? totals_ : products_].data() +
                     (k * s_.filters + filter) * product_pitch_ + first;
     T taps[r * r * kPanel<T>];
@@ -244,20 +244,20 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
 #pragma GCC unroll 4
         for (int j = 0; j < r; ++j) store<T>(taps + (r * i + j) * kPanel<T> + c, g[i][j]);
     }
-    if (phases_ == 1 && g_.kernel[0] == 1)
+    if (residues_ == 1 && g_.kernel[0] == 1)
       return transpose_rows<r * r>(taps, kPanel<T>, width,
                                    dw_.data() + (filter * s_.channels + first) * r * r);
     for (Dim c = 0; c < width; c += lanes<T>) store_apart(filter, k, first + c, taps + c);
   }
 
-  // One register of columns (phase, channel), from column c on, whose taps are not all of the
-  // kernel's: tap j of phase p is tap j·step + p.
+  // One register of columns (residue, channel), from column c on, whose taps are not all of the
+  // kernel's: tap j of residue p is tap j·step + p.
   void store_apart(Dim filter, Dim k, Dim c, const T* taps) const {
-    const Dim per_phase = columns_ / phases_, step = g_.stride[2], phase = c / per_phase;
-    const Dim channel = c % per_phase, width = smaller(s_.channels - channel, lanes<T>);
+    const Dim per_residue = columns_ / residues_, step = g_.stride[2], residue = c / per_residue;
+    const Dim channel = c % per_residue, width = smaller_of(s_.channels - channel, lanes<T>);
     const Dim all = s_.taps(), slab = all / g_.kernel[0];
     T* to = dw_.data() + (filter * s_.channels + channel) * all + k * slab +
-            phase / step * r * step + phase % step;
+            residue / step * r * step + residue % step;
     for (Dim i = 0; i < width; ++i, to += all)
       for (Dim tap = 0; tap < r * r; ++tap)
         to[(tap / r * r * step + tap % r) * step] = taps[tap * kPanel<T> + i];
@@ -265,11 +265,11 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
 
   const ConvShape& s_;
   Geometry g_;
-  Dim phases_, columns_, panels_, dy_pitch_, product_pitch_, slab_piece_, slab_pieces_;
+  Dim residues_, columns_, panels_, dy_pitch_, product_pitch_, slab_piece_, slab_pieces_;
   Dim blocks_together_ = 1, round_dy_ = 0, round_x_ = 0;  // of a round: blocks, tiles
   bool has_totals_ = false;
   TileGrid<m> grid_;
-  Blocks blocks_;
+  PixelBlocks blocks_;
   Workspace space_;
   Workspace::Shared<T> dy_tiles_{}, x_tiles_{}, products_{}, totals_{};
   Workspace::Scratch<T> strip_{};

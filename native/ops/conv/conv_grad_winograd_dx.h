@@ -21,7 +21,7 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
         call, dy.data(), dx.data(), [&](Dim filter, Dim slab_tap, Dim, Dim panel, T* taps) {
           const Dim first = panel * kPanel<T>, slab = s_.turned ? slab_tap : slabs - 1 - slab_tap;
           const T* from = w.data() + s_.taps_at(0, filter, first) + slab * 9;
-          pack_transposed(from, s_.channel_pitch(), 9, smaller(s_.channels - first, kPanel<T>),
+          pack_transposed(from, s_.channel_pitch(), 9, smaller_of(s_.channels - first, kPanel<T>),
                           taps);
         });
   }
@@ -70,7 +70,7 @@ template <class T> class QuarteredWinogradDx : public InputGradient<T> {
   // taps[3·i + j][channel]: tap (i, j) of one of the four kernels,
   // of the mirrored filter (as it is when turned around).
   void load_quarter(const T* w, Dim filter, Dim quarter, Dim panel, T* taps) const {
-    const Dim first = panel * kPanel<T>, width = smaller(s_.channels - first, kPanel<T>);
+    const Dim first = panel * kPanel<T>, width = smaller_of(s_.channels - first, kPanel<T>);
     const T* from = w + s_.taps_at(0, filter, first);
     for (Dim t = 0; t < 9; ++t) {
       const Dim row = quarter / 2 * 3 + t / 3, column = quarter % 2 * 3 + t % 3;

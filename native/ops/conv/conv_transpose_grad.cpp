@@ -69,7 +69,7 @@ Shape resolve_transposed_pads(const Call& call, ConvShape& s) {
       continue;
     }
     size.push_back(fixed ? wanted[a] : s.out[a] * s.stride[a]);
-    const Dim total = larger(full - size[a], 0);
+    const Dim total = larger_of(full - size[a], 0);
     s.pad.push_back(mode == "SAME_UPPER" ? total / 2 : total - total / 2);
   }
   return size;

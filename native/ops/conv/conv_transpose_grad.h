@@ -23,7 +23,7 @@ template <class T> class TransposeDx : public InputGradient<T> {
   explicit TransposeDx(const ConvShape& s) : s_(s), depth_(s.channels * s.taps()) {
     for (int a = 0; a < s.rank(); ++a) {
       const Dim read = (s.out[a] - 1) * s.stride[a] + (s.kernel[a] - 1) * s.dilation[a] + 1;
-      size_.push_back(larger(read, s.pad[a] + s.in[a]));
+      size_.push_back(larger_of(read, s.pad[a] + s.in[a]));
       padded_ = padded_ || size_[a] != s.in[a] || s.pad[a] != 0;
     }
     plane_ = size_.size();
@@ -31,7 +31,7 @@ template <class T> class TransposeDx : public InputGradient<T> {
     packed_ = space_.shared<T>(s.groups * packed_size<T>(depth_, s.filters));
     image_ = space_.shared<T>(padded_ ? s.groups * s.channels * plane_ : 0);
     offsets_ = space_.shared<std::int32_t>(depth_);
-    blocks_ = ceil_div(s.out_size(), kPixels);
+    blocks_ = divide_up(s.out_size(), kPixels);
     scratch_ = space_.scratch<char>(
         kPixels * Dim(sizeof(T*)) + kPixels * pitch() * Dim(sizeof(T)) + 64, s.groups * blocks_);
   }
@@ -55,7 +55,7 @@ template <class T> class TransposeDx : public InputGradient<T> {
       const T* read = padded_ ? space_[image_].data() : image;
       call.parallel_for(s_.groups * blocks_, [&](Dim task) {
         const Dim g = task / blocks_, first = task % blocks_ * kPixels;
-        set_pixels(g, first, smaller(first + kPixels, s_.out_size()), read,
+        set_pixels(g, first, smaller_of(first + kPixels, s_.out_size()), read,
                    dx.data() + (n * filters + g * s_.filters) * s_.out_size());
       });
     }
@@ -136,7 +136,7 @@ template <class T> class TransposeDx : public InputGradient<T> {
 template <class T> class TransposeGradients {
  public:
   TransposeGradients(const ConvShape& s, bool wants_dx, bool wants_dw) {
-    const bool winograd = suits_winograd(s) || suits_phased_winograd(s);
+    const bool winograd = suits_winograd(s) || suits_strided_winograd(s);
     if ((wants_dx || wants_dw) && !empty(s) && !winograd && !is_pointwise(s) &&
         TransposeTogether<T>::suits(s)) {
       together_ = std::make_unique<TransposeTogether<T>>(s);
@@ -144,13 +144,13 @@ template <class T> class TransposeGradients {
     }
     if (wants_dw) dw_ = choose_dw<T>(s, 2);
     if (!wants_dx ||
-        (!empty(s) && suits_phased_winograd(s) && plan<WinogradTransposeDx<T>>(dx_, s)))
+        (!empty(s) && suits_strided_winograd(s) && plan<WinogradTransposeDx<T>>(dx_, s)))
       return;
     dx_ = std::make_unique<TransposeDx<T>>(s);
   }
   Dim bytes() const {
     if (together_) return together_->bytes();
-    return larger(dx_ ? dx_->bytes() : 0, dw_ ? dw_->bytes() : 0);
+    return larger_of(dx_ ? dx_->bytes() : 0, dw_ ? dw_->bytes() : 0);
   }
   bool gives_dbias() const { return together_ && together_->gives_dbias(); }
   void run(Call& call, Span<const T> dy, Span<const T> x, Span<const T> w, Span<T> dx, Span<T> dw,

@@ -29,7 +29,7 @@ template <class T> class TransposeTogether {
     partial_ = space_.shared<T>(parts_ > 1 ? parts_ * size : 0);
     partial_dbias_ = space_.shared<double>(parts_ * s.channels);
     Carver counter(nullptr);
-    Task(*this, counter);
+    TogetherTask(*this, counter);
     scratch_ = space_.scratch<char>(counter.bytes(), parts_);
   }
 
@@ -60,7 +60,7 @@ template <class T> class TransposeTogether {
     call.parallel_for(parts_, [&](Dim part) {
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
-      Task(*this, carver).run(part);
+      TogetherTask(*this, carver).run(part);
     });
     if (dw && parts_ > 1) add_parts(call, space_[partial_].data(), parts_, dw);
     if (dbias) add_parts(call, space_[partial_dbias_].data(), parts_, dbias);
@@ -70,7 +70,7 @@ template <class T> class TransposeTogether {
   static constexpr Dim kPixels = kDepthBlock<T>, kParts = 16;
   static constexpr Dim kCacheBytes = Dim(320) << 10;  // of the copy of dY, and of dW
 
-  Box box_of(const Block& block) const {
+  Box box_of(const PixelBlock& block) const {
     Dim size[3];
     for (int a = 0; a < 3; ++a) size[a] = read_by(a, block.size[a]);
     return Box::of<T>(size);
@@ -80,15 +80,15 @@ template <class T> class TransposeTogether {
     return (count - 1) * g_.stride[a] + (g_.kernel[a] - 1) * g_.dilation[a] + 1;
   }
 
-  class Task {
+  class TogetherTask {
    public:
-    Task(TransposeTogether& all, Carver& carver)
+    TogetherTask(TransposeTogether& all, Carver& carver)
         : all_(all),
           s_(all.s_),
           g_(all.g_),
           pitch_(panel_count<T>(all.s_.filters) * kPanel<T> + lanes<T>) {
-      const Block most = all.blocks_.largest();
-      addresses_ = carver.take<const T*>(larger(most.pixels(), all.depth_));
+      const PixelBlock most = all.blocks_.largest();
+      addresses_ = carver.take<const T*>(larger_of(most.pixels(), all.depth_));
       pixels_ = carver.take<std::int32_t>(most.pixels());
       taps_ = carver.take<std::int32_t>(all.depth_);
       dy_ = carver.take<T>(most.images * s_.channels * all.box_.plane);
@@ -104,7 +104,7 @@ template <class T> class TransposeTogether {
       if (all_.wants_dbias_) std::fill(dbias, dbias + s_.channels, 0.0);
       set_taps();
       for (Dim b = begin; b < end; ++b) {
-        const Block block = all_.blocks_[b];
+        const PixelBlock block = all_.blocks_[b];
         set_pixels(block);
         copy_dy(block);
         if (all_.wants_dbias_) add_dbias(block, dbias);
@@ -130,7 +130,7 @@ template <class T> class TransposeTogether {
               *to++ = std::int32_t(m * all_.box_.plane + d * g_.dilation[0] * all_.box_.slab +
                                    h * g_.dilation[1] * all_.box_.row + w * g_.dilation[2]);
     }
-    void set_pixels(const Block& b) {
+    void set_pixels(const PixelBlock& b) {
       std::int32_t* to = pixels_;
       for (Dim n = 0; n < b.images; ++n)
         for (Dim d = 0; d < b.size[0]; ++d)
@@ -141,7 +141,7 @@ template <class T> class TransposeTogether {
                                    h * g_.stride[1] * all_.box_.row + w * g_.stride[2]);
     }
 
-    void copy_dy(const Block& b) {
+    void copy_dy(const PixelBlock& b) {
       Dim origin[3], size[3];
       for (int a = 0; a < 3; ++a)
         origin[a] = b.at[a] * g_.stride[a] - g_.pad[a], size[a] = all_.read_by(a, b.size[a]);
@@ -150,7 +150,7 @@ template <class T> class TransposeTogether {
                  all_.box_, dy_ + i * all_.box_.plane);
     }
 
-    void set_dx(const Block& b) {
+    void set_dx(const PixelBlock& b) {
       for (Dim i = 0; i < b.pixels(); ++i) addresses_[i] = dy_ + pixels_[i];
       multiply(Gathered<T>{addresses_, taps_}, b.pixels(), all_.depth_,
                all_.space_[all_.filters_].data(), dx_, false);
@@ -180,7 +180,7 @@ template <class T> class TransposeTogether {
 
     // The rows of dY from the first that the block reads
     // to the first of the next one, while they are in the cache.
-    void add_dbias(const Block& b, double* dbias) const {
+    void add_dbias(const PixelBlock& b, double* dbias) const {
       const auto row = [&](Dim y) {
         return y == 0           ? 0
                : y == g_.out[1] ? g_.in[1]
@@ -194,11 +194,11 @@ template <class T> class TransposeTogether {
               all_.dy_.data() + (n * s_.channels + m) * s_.in_size() + first * g_.in[2], count);
     }
 
-    void add_dw(const Block& b, bool add) {
+    void add_dw(const PixelBlock& b, bool add) {
       for (Dim panel = 0; panel < panel_count<T>(s_.filters); ++panel)
         each_run(b, [&](Dim first, Dim length, Dim at) {
           pack_transposed(all_.x_.data() + at + panel * kPanel<T> * s_.out_size(), s_.out_size(),
-                          length, smaller(s_.filters - panel * kPanel<T>, kPanel<T>),
+                          length, smaller_of(s_.filters - panel * kPanel<T>, kPanel<T>),
                           x_ + (panel * b.pixels() + first) * kPanel<T>);
         });
       for (Dim k = 0; k < all_.depth_; ++k) addresses_[k] = dy_ + taps_[k];
@@ -210,8 +210,8 @@ template <class T> class TransposeTogether {
       for (Dim k = 0; k < depth; k += kDepthBlock<T>)
         for (Dim panel = 0; panel < panel_count<T>(s_.filters); ++panel) {
           const T* b = packed + (panel * depth + k) * kPanel<T>;
-          const Dim count = smaller(depth - k, kDepthBlock<T>),
-                    columns = smaller(s_.filters - panel * kPanel<T>, kPanel<T>);
+          const Dim count = smaller_of(depth - k, kDepthBlock<T>),
+                    columns = smaller_of(s_.filters - panel * kPanel<T>, kPanel<T>);
           for_row_tiles<Gathered<T>::max_rows>(0, rows, [&](Dim row, Dim height) {
             T* to = c + row * pitch_ + panel * kPanel<T>;
             add || k > 0 ? panel_tile<true>(a.tile(row, k), height, count, b, to, pitch_, columns)
@@ -226,13 +226,14 @@ template <class T> class TransposeTogether {
     class Fetch {
      public:
       Fetch() = default;
-      Fetch(const Task& task, const Block& b)
+      Fetch(const TogetherTask& task, const PixelBlock& b)
           : planes_(task.s_.channels), pitch_(task.s_.in_size()) {
         const Geometry& g = task.g_;
         const Dim slab = clamp(b.at[0] * g.stride[0] - g.pad[0], 0, g.in[0] - 1);
         const Dim row = clamp(b.at[1] * g.stride[1] - g.pad[1], 0, g.in[1] - 1);
         at_ = task.all_.dy_.data() + b.image * planes_ * pitch_ + (slab * g.in[1] + row) * g.in[2];
-        lines_ = ceil_div(smaller(task.all_.read_by(1, b.size[1]), g.in[1] - row) * g.in[2], kLine);
+        lines_ =
+            divide_up(smaller_of(task.all_.read_by(1, b.size[1]), g.in[1] - row) * g.in[2], kLine);
       }
       ONNXGRAD_INLINE void some() {
         for (int i = 0; i < kTogether && plane_ < planes_; ++i) {
@@ -249,7 +250,7 @@ template <class T> class TransposeTogether {
     };
 
     // body(first pixel of the block, how many, where they are in the first filter's plane)
-    template <class F> void each_run(const Block& b, F&& body) const {
+    template <class F> void each_run(const PixelBlock& b, F&& body) const {
       for_runs(b, g_.out, [&](Dim first, Dim length, Dim n, Dim d, Dim h, Dim w) {
         body(first, length, n * s_.filters * s_.out_size() + (d * g_.out[1] + h) * g_.out[2] + w);
       });
@@ -268,7 +269,7 @@ template <class T> class TransposeTogether {
   const ConvShape& s_;
   Geometry g_;
   Dim depth_, parts_ = 1;
-  Blocks blocks_;
+  PixelBlocks blocks_;
   Box box_;
   Workspace space_;
   Workspace::Shared<T> filters_{}, partial_{};

@@ -1,7 +1,7 @@
 // dX of a 4×4 transposed convolution with stride 2 by Winograd F(2×2, 2×2): a correlation of dY
-// with the filters as they are, in four phases of 2×2 taps,
+// with the filters as they are, 2×2 taps for each of the four residues of the stride,
 //
-//   dX[c][i] = Σ_{m, phase, j} dY[m][2·(i + j) + phase − pad] · W[c][m][2·j + phase]
+//   dX[c][i] = Σ_{m, residue, j} dY[m][2·(i + j) + residue − pad] · W[c][m][2·j + residue]
 #pragma once
 #include "ops/conv/conv_winograd_correlation.h"
 
@@ -14,11 +14,12 @@ template <class T> class WinogradTransposeDx : public InputGradient<T> {
 
   void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
     correlation_.run(
-        call, dy.data(), dx.data(), [&](Dim input, Dim, Dim phase, Dim panel, T* taps) {
+        call, dy.data(), dx.data(), [&](Dim input, Dim, Dim residue, Dim panel, T* taps) {
           const Dim first = panel * kPanel<T>;
-          const T* from = w.data() + (first * s_.channels + input) * 16 + phase / 2 * 4 + phase % 2;
+          const T* from =
+              w.data() + (first * s_.channels + input) * 16 + residue / 2 * 4 + residue % 2;
           std::fill(taps, taps + 4 * kPanel<T>, T(0));
-          for (Dim c = 0; c < smaller(s_.filters - first, kPanel<T>); ++c)
+          for (Dim c = 0; c < smaller_of(s_.filters - first, kPanel<T>); ++c)
             for (Dim tap = 0; tap < 4; ++tap)
               taps[tap * kPanel<T> + c] = from[c * s_.channels * 16 + tap / 2 * 8 + tap % 2 * 2];
         });

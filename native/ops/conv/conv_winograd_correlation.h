@@ -5,7 +5,7 @@
 //
 // as (m + r − 1)² products, V from X and U from g,
 //
-//   P[ξ][tile][o] = V[ξ][tile][(slab tap, phase, i)] · U[ξ][(slab tap, phase, i)][o]
+//   P[ξ][tile][o] = V[ξ][tile][(slab tap, residue, i)] · U[ξ][(slab tap, residue, i)][o]
 //
 // A tile's slabs lie side by side in V, so the slabs that an output reads are one row of the
 // product, and each is transformed once.
@@ -23,7 +23,7 @@ struct CorrelationShape {
   // A kernel of up to (2·r)² taps as four of r²:
   // their patches begin r pixels apart, and take the place of slabs.
   bool quartered = false;
-  Dim phases() const { return step * step; }
+  Dim residues() const { return step * step; }
   Dim in_size() const { return in[0] * in[1] * in[2]; }
   Dim out_size() const { return out[0] * out[1] * out[2]; }
 };
@@ -33,37 +33,37 @@ template <class T, int m, int r> class WinogradCorrelation {
   explicit WinogradCorrelation(const CorrelationShape& s)
       : s_(s),
         panels_(panel_count<T>(s.outputs)),
-        slab_pitch_(s.phases() * whole_registers<T>(s.inputs)),
-        depth_(s.slab_taps * s.phases() == 1 ? s.inputs : s.slab_taps * slab_pitch_),
+        slab_pitch_(s.residues() * whole_registers<T>(s.inputs)),
+        depth_(s.slab_taps * s.residues() == 1 ? s.inputs : s.slab_taps * slab_pitch_),
         slab_piece_(even_piece(s.out[0], most_slabs())),
-        slab_pieces_(ceil_div(s.out[0], slab_piece_)),
+        slab_pieces_(divide_up(s.out[0], slab_piece_)),
         x_pitch_((slab_piece_ + s.slab_taps - 1) * slab_pitch_ + lanes<T>),
         y_pitch_(panels_ * kPanel<T> + lanes<T>),
         grid_(s.out[1], s.out[2]),
         blocks_(grid_.blocks(s.images, most_tiles())) {
     filters_ = space_.shared<T>(kPoints * filter_pitch());
     Carver counter(nullptr);
-    Task(*this, counter);
+    CorrelationTask(*this, counter);
     scratch_ = space_.scratch<char>(counter.bytes(), blocks_.count() * slab_pieces_);
   }
   Dim bytes() const { return space_.bytes(); }
   void begin_with(Span<const T> bias) { bias_ = bias; }  // one per output; empty for none
 
-  // load_taps(i, slab tap, phase, panel, taps) gives taps[r·r][kPanel]: those of input i to the
+  // load_taps(i, slab tap, residue, panel, taps) gives taps[r·r][kPanel]: those of input i to the
   // outputs of one panel, and 0 where it has fewer.
   template <class F> void run(Call& call, const T* x, T* y, const F& load_taps) {
     space_.open();
     x_ = x, y_ = y;
     const Dim pieces = panels_ * depth_;
-    call.parallel_ranges(pieces, larger(ceil_div(pieces, 64), 16), [&](Dim begin, Dim end) {
+    call.parallel_ranges(pieces, larger_of(divide_up(pieces, 64), 16), [&](Dim begin, Dim end) {
       for (Dim i = begin; i < end; ++i) transform_filters(i / depth_, i % depth_, load_taps);
     });
     call.parallel_for(blocks_.count() * slab_pieces_, [&](Dim index) {
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
       const Dim slab = index % slab_pieces_ * slab_piece_;
-      Task(*this, carver)
-          .run(blocks_[index / slab_pieces_], slab, smaller(slab_piece_, s_.out[0] - slab));
+      CorrelationTask(*this, carver)
+          .run(blocks_[index / slab_pieces_], slab, smaller_of(slab_piece_, s_.out[0] - slab));
     });
   }
 
@@ -74,7 +74,7 @@ template <class T, int m, int r> class WinogradCorrelation {
                                     << 10;  // of V and P: a share of the second-level cache
 
   Vec<T> bias(Dim output) const {
-    return bias_ ? load_some<T>(bias_.data() + output, smaller(lanes<T>, s_.outputs - output))
+    return bias_ ? load_some<T>(bias_.data() + output, smaller_of(lanes<T>, s_.outputs - output))
                  : Vec<T>{};
   }
   Dim filter_pitch() const { return packed_size<T>(depth_, s_.outputs); }
@@ -82,19 +82,19 @@ template <class T, int m, int r> class WinogradCorrelation {
   // More slabs share the ones that they all read, as long as enough tiles fit beside them.
   Dim most_slabs() const {
     const Dim fitting = kTaskBytes / (kLeastTiles * kPoints * slab_pitch_ * Dim(sizeof(T)));
-    return larger(fitting - s_.slab_taps, 1);
+    return larger_of(fitting - s_.slab_taps, 1);
   }
   // V and P of a block should stay in the second-level cache; but each block reads all of U, which
   // pays for enough tiles only. Small inputs are cut further, for several threads.
   Dim most_tiles() const {
     const Dim per_tile = kPoints * (x_pitch_ + y_pitch_) * Dim(sizeof(T));
     const Dim total = s_.images * grid_.rows * grid_.columns * slab_pieces_;
-    return larger(smaller(clamp(kTaskBytes / per_tile, kLeastTiles, 120), total / 8), 20);
+    return larger_of(smaller_of(clamp(kTaskBytes / per_tile, kLeastTiles, 120), total / 8), 20);
   }
 
-  // U[ξ][panel][k][o] = G g Gᵀ,  k = (slab tap, phase, input)
+  // U[ξ][panel][k][o] = G g Gᵀ,  k = (slab tap, residue, input)
   template <class F> void transform_filters(Dim panel, Dim k, const F& load_taps) {
-    const Dim pitch = filter_pitch(), channels = slab_pitch_ / s_.phases();
+    const Dim pitch = filter_pitch(), channels = slab_pitch_ / s_.residues();
     T taps[r * r * kPanel<T>];
     if (depth_ == s_.inputs)
       load_taps(k, Dim(0), Dim(0), panel, taps);
@@ -120,19 +120,19 @@ template <class T, int m, int r> class WinogradCorrelation {
     }
   }
 
-  class Task {
+  class CorrelationTask {
    public:
-    Task(WinogradCorrelation& all, Carver& carver) : all_(all) {
-      const Block most = all.blocks_.largest();
+    CorrelationTask(WinogradCorrelation& all, Carver& carver) : all_(all) {
+      const PixelBlock most = all.blocks_.largest();
       const Dim strip = strip_size<m, kSide, T>(most, all.s_.inputs, all.s_.step);
       const Dim result = most.size[1] * m * most.size[2] * m * whole_registers<T>(all.s_.outputs);
-      strip_ = carver.take<T>(larger(strip, result));
+      strip_ = carver.take<T>(larger_of(strip, result));
       x_ = carver.take<T>(kPoints * most.pixels() * all.x_pitch_);
       products_ = carver.take<T>(kPoints * most.pixels() * all.y_pitch_);
     }
 
     // The tiles of one block in slabs [slab, slab + slabs).
-    void run(const Block& b, Dim slab, Dim slabs) {
+    void run(const PixelBlock& b, Dim slab, Dim slabs) {
       const CorrelationShape& s = all_.s_;
       const Dim tiles = b.pixels(), pitch = all_.filter_pitch();
       for (Dim i = 0; i < slabs + s.slab_taps - 1; ++i)
@@ -151,18 +151,18 @@ template <class T, int m, int r> class WinogradCorrelation {
     }
 
    private:
-    // V[ξ][tile][(place, phase, i)] = Bᵀ X B for one slab of X,
+    // V[ξ][tile][(place, residue, i)] = Bᵀ X B for one slab of X,
     // which may lie outside; patches begin (down, right) later.
-    void transform_x(const Block& b, Dim slab, Dim place, Dim down, Dim right) {
+    void transform_x(const PixelBlock& b, Dim slab, Dim place, Dim down, Dim right) {
       const CorrelationShape& s = all_.s_;
       const Dim point = b.pixels() * all_.x_pitch_, plane = s.in[1] * s.in[2];
       const bool outside = slab < 0 || slab >= s.in[0];
-      const Planes<T> planes{all_.x_ + (outside ? 0 : slab * plane),
-                             s.inputs * s.in_size(),
-                             s.in_size(),
-                             s.inputs,
-                             outside ? 0 : s.in[1],
-                             s.in[2]};
+      const SlabPlanes<T> planes{all_.x_ + (outside ? 0 : slab * plane),
+                                 s.inputs * s.in_size(),
+                                 s.in_size(),
+                                 s.inputs,
+                                 outside ? 0 : s.in[1],
+                                 s.in[2]};
       T* const v = x_ + place * all_.slab_pitch_;
       for_tiles<m, kSide>(b, planes, PatchGrid{s.first[1] + down, s.first[2] + right, s.step},
                           strip_, [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
@@ -180,7 +180,7 @@ template <class T, int m, int r> class WinogradCorrelation {
     }
 
     // Y = Aᵀ P A for the tiles of image n of the block, in one slab.
-    void store_image(const Block& b, Dim n, Dim slab) {
+    void store_image(const PixelBlock& b, Dim n, Dim slab) {
       const CorrelationShape& s = all_.s_;
       const Dim width = b.size[2] * m, pitch = whole_registers<T>(s.outputs),
                 point = b.pixels() * all_.y_pitch_;
@@ -206,8 +206,8 @@ template <class T, int m, int r> class WinogradCorrelation {
           }
         }
       const Dim top = b.at[1] * m, left = b.at[2] * m,
-                rows = smaller(b.size[1] * m, s.out[1] - top);
-      const Dim columns = smaller(width, s.out[2] - left);
+                rows = smaller_of(b.size[1] * m, s.out[1] - top);
+      const Dim columns = smaller_of(width, s.out[2] - left);
       T* const image = all_.y_ + (b.image + n) * s.outputs * s.out_size() + left;
       for (Dim y = 0; y < rows; ++y)
         transpose(strip_ + y * width * pitch, pitch, columns, s.outputs,
@@ -221,7 +221,7 @@ template <class T, int m, int r> class WinogradCorrelation {
   const CorrelationShape s_;
   Dim panels_, slab_pitch_, depth_, slab_piece_, slab_pieces_, x_pitch_, y_pitch_;
   TileGrid<m> grid_;
-  Blocks blocks_;
+  PixelBlocks blocks_;
   Workspace space_;
   Workspace::Shared<T> filters_{};
   Workspace::Scratch<char> scratch_{};

@@ -79,7 +79,7 @@ template <class T> ONNXGRAD_INLINE void set_short_row(const Normalised<T>& gradi
 
 // Running sums of dY and of dY·(X − mean), in several
 // registers each: they hide the latency of the additions.
-template <class T> struct RowSums {
+template <class T> struct RunningSums {
   static constexpr int kRows = 4;
   Vec<T> mean, dy_sum[kRows] = {}, dy_x_sum[kRows] = {};
 
@@ -102,20 +102,20 @@ template <class T> struct RowSums {
 // Σ dY and Σ dY·(X − mean) of a channel with short rows: the registers go on from row to row.
 template <class T> Sums sum_short_rows(const ChannelSets& sets, Dim channel, const Batch<T>& s) {
   if (sets.elements() == 0) return {{0, 0, 0}};
-  constexpr int kRows = RowSums<T>::kRows;
+  constexpr int kRows = RunningSums<T>::kRows;
   const Dim rows = sets.rows(), size = sets.elements() / rows,
             step = (sets.row(channel, 1) - sets.row(channel, 0)) * size;
   const Dim together = larger_of(kReduceBlock / size, kRows);  // before double takes over
   const T *dy = s.dy + sets.row(channel, 0) * size, *x = s.x + sets.row(channel, 0) * size;
   Sums total{{0, 0, 0}};
   for (Dim row = 0; row < rows;) {
-    RowSums<T> sums{splat<T>(s.mean[channel])};
+    RunningSums<T> sums{splat<T>(s.mean[channel])};
     const Dim end = smaller_of(row + together, rows);
     for (; row + kRows <= end; row += kRows)
       sums.template add<kRows>(dy + row * step, x + row * step, step, size);
     for (; row < end; ++row) sums.template add<1>(dy + row * step, x + row * step, step, size);
-    total.value[0] += RowSums<T>::total(sums.dy_sum),
-        total.value[1] += RowSums<T>::total(sums.dy_x_sum);
+    total.value[0] += RunningSums<T>::total(sums.dy_sum),
+        total.value[1] += RunningSums<T>::total(sums.dy_x_sum);
   }
   return total;
 }

@@ -29,7 +29,7 @@ struct GroupTerms {
 };
 
 // Per piece: Σ (X − mean)², Σ dY, Σ dY·(X − mean).
-template <class T> Sums sum_piece(const GroupNorm<T>& s, const ChannelSets::Piece& p, T mean) {
+template <class T> Sums sum_piece(const GroupNorm<T>& s, const ChannelSets::SetPiece& p, T mean) {
   double total[3] = {};
   add_sums<3, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[3]) ONNXGRAD_LAMBDA {
     const Vec<T> dy = load_some<T>(s.dy + p.at + k, n),
@@ -42,7 +42,7 @@ template <class T> Sums sum_piece(const GroupNorm<T>& s, const ChannelSets::Piec
 }
 // The same, of which the last two lose nothing to the rounding of terms and sums: a quarter slower.
 template <class T>
-Sums sum_piece_exactly(const GroupNorm<T>& s, const ChannelSets::Piece& p, T mean) {
+Sums sum_piece_exactly(const GroupNorm<T>& s, const ChannelSets::SetPiece& p, T mean) {
   const T *dy = s.dy + p.at, *x = s.x + p.at;
   WideSum<T, Vec<double>> dy_sums, product_sums;
   Vec<double> square_sums{};

@@ -21,11 +21,11 @@ const Contract& max_pool_grad_contract() {
 namespace {
 
 // X and dY as planes, one per image and channel; an index points into the plane of its own output.
-struct Planes {
+struct PooledPlanes {
   Dim count, in, out;
 };
 
-Planes prepare(const Call& call, const Shape& in) {
+PooledPlanes prepare(const Call& call, const Shape& in) {
   const Shape& out = call.shape("dY");
   if (in.rank() != out.rank() || in[0] != out[0] || in[1] != out[1])
     call.fail("input shape is " + to_string(in) + ", expected " + std::to_string(out.rank()) +
@@ -34,7 +34,7 @@ Planes prepare(const Call& call, const Shape& in) {
   return {in[0] * in[1], in.product(2, in.rank()), out.product(2, out.rank())};
 }
 
-template <class I> void check_planes(Call& call, const Planes& s) {
+template <class I> void check_planes(Call& call, const PooledPlanes& s) {
   const I* indices = call.input<I>("Indices").data();
   std::atomic<Dim> first_bad{s.count};
   call.parallel_ranges(
@@ -64,7 +64,7 @@ template <class I> void check_planes(Call& call, const Planes& s) {
 
 template <class T> void max_pool_grad(Call& call) {
   const Shape in = shape_in(call, "shape");
-  const Planes s = prepare(call, in);
+  const PooledPlanes s = prepare(call, in);
   with_index_type(call, "Indices", [&](auto zero) {
     using I = decltype(zero);
     if (s.out > 0) check_planes<I>(call, s);

@@ -72,7 +72,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
   }
   const GruGradMemory<T>& more(Dim d) const { return more_[static_cast<std::size_t>(d)]; }
   const T* h_before(Dim d, Dim t, Dim k) const {
-    return Base::row_before(tensors_.hall, tensors_.h0, d, t, k);
+    return Base::row_before(tensors_.h_all, tensors_.h0, d, t, k);
   }
   Rows<T> da_part(Dim d, Dim row, Dim gate) const {
     return {Base::da_row(d, row) + gate * s_.H, Base::da_pitch()};
@@ -131,7 +131,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
 
   // dh += the products with R, where the rows of da begin at
   // `row` of the chunk. dh holds dh ∘ z (+ q ∘ r) already.
-  void complete_dh(Dim d, const Moment& m, Dim row, Block b) const {
+  void complete_dh(Dim d, const Moment& m, Dim row, StepBlock b) const {
     if (b.row == b.row_end) return;
     const Dim depth = r_gates() * s_.H;
     const StateWeights<T> r = Base::r_weights(d, 0, at(memory(d).packed_r), depth);
@@ -141,7 +141,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
 
   void step(Dim d, const Moment& m, Dim slice) const {
     complete_dh(d, m, m.previous_row, Base::block(m.previous_active, slice));
-    const Block b = Base::block(lengths_.active(m.t), slice);
+    const StepBlock b = Base::block(lengths_.active(m.t), slice);
     const ColumnRange columns = Base::columns(b);
     for (Dim k = b.row; k < b.row_end; ++k) {
       if (k + kAhead < b.row_end) prefetch_row(d, m.t, lengths_.source(k + kAhead), columns);
@@ -153,7 +153,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
   static constexpr Dim kAhead = 3;  // rows
   ONNXGRAD_INLINE void prefetch_row(Dim d, Dim t, Dim n, ColumnRange columns) const {
     for (Dim gate = 0; gate < 3; ++gate) prefetch(zrh_.row(t, d, n) + gate * s_.H, columns);
-    if (tensors_.grad_hall) prefetch(tensors_.grad_hall.row(t, d, n), columns);
+    if (tensors_.grad_h_all) prefetch(tensors_.grad_h_all.row(t, d, n), columns);
   }
 
   ONNXGRAD_INLINE void first_cell(Dim d, const Moment& m, Dim k, Dim c, Dim width) const {
@@ -164,7 +164,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
     T *da = Base::da_row(d, m.row + k), *dh_state = Base::dh_row(d, k);
     const Vec<T> z = load_at(gates), n = load_at(gates + 2 * H), h = load_at(h_before(d, m.t, k));
     Vec<T> dh = load_at(dh_state);
-    if (tensors_.grad_hall) dh += load_at(tensors_.grad_hall.row(m.t, d, row));
+    if (tensors_.grad_h_all) dh += load_at(tensors_.grad_h_all.row(m.t, d, row));
     const Vec<T> dan = dh * (T(1) - z) * cell(d).candidate_slope(n);
     store_at(da, dan);
     store_at(da + H, dh * (h - n) * cell(d).gate_slope(z));
@@ -178,7 +178,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
   }
 
   // Without linear_before_reset: q, and what needs it.
-  void second(Dim d, const Moment& m, Block b) const {
+  void second(Dim d, const Moment& m, StepBlock b) const {
     const Dim H = s_.H;
     state_product<false>(Base::part(b), da_part(d, m.row, 0), H,
                          Base::r_weights(d, 2, packed_rh(d), H), H, at(more(d).q), H,
@@ -198,7 +198,7 @@ template <class T, class Cell> class GruGrad : public RecurrentGrad<T, Cell> {
   }
 
   void after(Dim d, const Moment& m, Dim slice, const Moment* other) const {
-    const auto complete_dh_before = [&](Block b) { complete_dh(d, m, m.row, b); };
+    const auto complete_dh_before = [&](StepBlock b) { complete_dh(d, m, m.row, b); };
     Base::after(d, m, slice, other, complete_dh_before,
                 [&](Dim section, Dim first, Dim count, const T* tiles, bool add) {
                   const Dim rows = Base::chunk(m).rows, H = s_.H;

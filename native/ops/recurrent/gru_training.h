@@ -30,9 +30,9 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
     Tensors<T> of(call);
     Base::x_ = of.input_sequence("X"), Base::w_ = of.input("W"), Base::r_ = of.input("R"),
     Base::b_ = of.input("B");
-    Base::h0_ = of.input("H0"), hall_ = of.output("HAll"), ht_ = of.output("Ht"),
+    Base::h0_ = of.input("H0"), h_all_ = of.output("HAll"), ht_ = of.output("Ht"),
     zrh_ = of.output("ZRH");
-    for (const Tensor<T>& kept : {hall_, zrh_}) clear_padding(call, kept, lengths_, s_.S);
+    for (const Tensor<T>& kept : {h_all_, zrh_}) clear_padding(call, kept, lengths_, s_.S);
     clear_empty_rows(ht_, lengths_);
     if (!Base::chunks_.empty())
       Base::run_stages(call, *this, {Base::gathers(), true, !linear_before_reset_, false, false},
@@ -56,8 +56,10 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
   // Of panels of hidden units: their registers,
   // and the panels that hold their z and r, and their h.
   Dim end_register(Dim last) const { return std::min(2 * last, registers_); }
-  Part gate_part(Block b) const { return {b.row, b.row_end, 2 * b.unit, end_register(b.unit_end)}; }
-  Part candidate_part(Block b) const {
+  Part gate_part(StepBlock b) const {
+    return {b.row, b.row_end, 2 * b.unit, end_register(b.unit_end)};
+  }
+  Part candidate_part(StepBlock b) const {
     return {b.row, b.row_end, registers_ + b.unit, registers_ + b.unit_end};
   }
   T* rbh(Dim d) const { return at(memory(d).more); }
@@ -98,7 +100,7 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
   }
 
   // Every other step in the opposite order: see state_product.
-  void multiply_state(Dim d, const Moment& m, Block b) const {
+  void multiply_state(Dim d, const Moment& m, StepBlock b) const {
     const bool backwards = Base::is_odd(m) && linear_before_reset_;
     if (backwards) Base::multiply_state(d, m, candidate_part(b), h_before(d, m, 0));
     Base::multiply_state(d, m, gate_part(b), h_before(d, m, 0));
@@ -106,7 +108,7 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
       Base::multiply_state(d, m, candidate_part(b), h_before(d, m, 0));
   }
 
-  void step(Dim d, const Moment& m, Block b) {
+  void step(Dim d, const Moment& m, StepBlock b) {
     multiply_state(d, m, b);
     for (Dim k = b.row; k < b.row_end; ++k) {
       if (linear_before_reset_) prefetch_row(d, m, k, b);
@@ -131,7 +133,7 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
   }
 
   // n from (r ∘ Ht-1) Rhᵀ, and the new state.
-  void second(Dim d, const Moment& m, Block b) {
+  void second(Dim d, const Moment& m, StepBlock b) {
     Base::multiply_state(d, m, candidate_part(b), Base::state_row(d, 0));
     for (Dim k = b.row; k < b.row_end; ++k) {
       prefetch_row(d, m, k, b);
@@ -160,24 +162,24 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
     const Dim width = std::min(s_.H - column, lanes<T>), row = lengths_.source(k);
     const Vec<T> h = fma(z, load<T>(h_before(d, m, k) + column) - n, n);
     store<T>(Base::h_next(d, m, k) + column, h);
-    Base::keep(hall_, m.t, d, row, column, h, width);
+    Base::keep(h_all_, m.t, d, row, column, h, width);
     Base::keep(zrh_, m.t, d, row, column, z, width);
     Base::keep(zrh_, m.t, d, row, s_.H + column, r, width);
     Base::keep(zrh_, m.t, d, row, 2 * s_.H + column, n, width);
     if (Base::is_last_step(d, m, k)) Base::keep(ht_, 0, d, row, column, h, width);
   }
-  ONNXGRAD_INLINE void prefetch_row(Dim d, const Moment& m, Dim k, Block b) const {
+  ONNXGRAD_INLINE void prefetch_row(Dim d, const Moment& m, Dim k, StepBlock b) const {
     if (k + Base::kAhead >= b.row_end) return;
     const Dim n = lengths_.source(k + Base::kAhead), column = b.unit * kPanel<T>;
     const Dim count = std::min(b.unit_end * kPanel<T>, s_.H) - column;
-    Base::prefetch_kept(hall_, m.t, d, n, column, count);
+    Base::prefetch_kept(h_all_, m.t, d, n, column, count);
     for (Dim gate = 0; gate < 3; ++gate)
       Base::prefetch_kept(zrh_, m.t, d, n, gate * s_.H + column, count);
   }
 
   const bool linear_before_reset_;
   const Dim registers_;  // of hidden units
-  Tensor<T> hall_{}, ht_{}, zrh_{};
+  Tensor<T> h_all_{}, ht_{}, zrh_{};
 };
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -33,7 +33,7 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
   void run(Call& call) {
     Tensors<T> of(call);
     Base::take_tensors(of);
-    c0_ = of.input("C0"), p_ = of.input("P"), call_ = of.input("CAll"), iofc_ = of.input("IOFC");
+    c0_ = of.input("C0"), p_ = of.input("P"), c_all_ = of.input("CAll"), iofc_ = of.input("IOFC");
     grad_ct_ = of.input("grad_Ct"), dc0_ = of.output("dC0"), dp_ = of.output("dP");
     Base::run_gradient(call, *this, {true, false, false, true, true}, {"dC0", "dP"});
   }
@@ -82,7 +82,7 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
 
   // dh = da R, where the rows of da begin at `row` of the chunk;
   // other rows of dh keep what they have.
-  void set_dh(Dim d, const Moment& m, Dim row, Block b) const {
+  void set_dh(Dim d, const Moment& m, Dim row, StepBlock b) const {
     if (b.row == b.row_end) return;
     const StateWeights<T> r = Base::r_weights(d, 0, at(memory(d).packed_r), 4 * s_.H);
     state_product<false>(Base::part(b), Rows<T>{Base::da_row(d, row), Base::da_pitch()}, 4 * s_.H,
@@ -91,7 +91,7 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
 
   void step(Dim d, const Moment& m, Dim slice) {
     set_dh(d, m, m.previous_row, Base::block(m.previous_active, slice));
-    const Block b = Base::block(lengths_.active(m.t), slice);
+    const StepBlock b = Base::block(lengths_.active(m.t), slice);
     if (p_ || dp_)
       step_cells<true>(d, m, b);
     else
@@ -99,24 +99,24 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
     if (dp_) add_peephole_sums(d, Base::columns(b));
   }
 
-  struct Addresses {
+  struct LstmGradRow {
     const T *iofc, *c, *c_before, *grad_h;
     T *da, *dh, *dc;
   };
 
-  template <bool peepholes> void step_cells(Dim d, const Moment& m, Block b) {
+  template <bool peepholes> void step_cells(Dim d, const Moment& m, StepBlock b) {
     const ColumnRange columns = Base::columns(b);
     const T* p = p_ ? p_.row(0, d, 0) : nullptr;
     for (Dim k = b.row; k < b.row_end; ++k) {
       if (k + kAhead < b.row_end) prefetch_row(d, m.t, lengths_.source(k + kAhead), columns);
       const Dim n = lengths_.source(k);
-      const Addresses a{iofc_.row(m.t, d, n),
-                        call_.row(m.t, d, n),
-                        Base::row_before(call_, c0_, d, m.t, k),
-                        tensors_.grad_hall ? tensors_.grad_hall.row(m.t, d, n) : Base::zeros(),
-                        Base::da_row(d, m.row + k),
-                        Base::dh_row(d, k),
-                        dc_row(d, k)};
+      const LstmGradRow a{iofc_.row(m.t, d, n),
+                          c_all_.row(m.t, d, n),
+                          Base::row_before(c_all_, c0_, d, m.t, k),
+                          tensors_.grad_h_all ? tensors_.grad_h_all.row(m.t, d, n) : Base::zeros(),
+                          Base::da_row(d, m.row + k),
+                          Base::dh_row(d, k),
+                          dc_row(d, k)};
       Dim c = columns.first;
       for (; c + lanes<T> <= columns.last; c += lanes<T>)
         compute<peepholes>(Base::cell(d), a, p, peephole_sums(d), c, lanes<T>);
@@ -129,13 +129,13 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
   // and comes in pieces too short for the hardware to foresee.
   static constexpr Dim kAhead = 3;  // rows
   ONNXGRAD_INLINE void prefetch_row(Dim d, Dim t, Dim n, ColumnRange columns) const {
-    prefetch(call_.row(t, d, n), columns);
+    prefetch(c_all_.row(t, d, n), columns);
     for (Dim gate = 0; gate < 4; ++gate) prefetch(iofc_.row(t, d, n) + gate * s_.H, columns);
-    if (tensors_.grad_hall) prefetch(tensors_.grad_hall.row(t, d, n), columns);
+    if (tensors_.grad_h_all) prefetch(tensors_.grad_h_all.row(t, d, n), columns);
   }
 
   // `width` hidden units from `column` on.
-  template <bool peepholes> ONNXGRAD_INLINE void compute(const Cell& cell, const Addresses& a,
+  template <bool peepholes> ONNXGRAD_INLINE void compute(const Cell& cell, const LstmGradRow& a,
                                                          const T* p, T* dp, Dim column, Dim width) {
     const Dim H = s_.H;
     const auto load_at = [&](const T* row)
@@ -174,7 +174,7 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
   }
 
   void after(Dim d, const Moment& m, Dim slice, const Moment* other) {
-    const auto set_dh_before = [&](Block b) { set_dh(d, m, m.row, b); };
+    const auto set_dh_before = [&](StepBlock b) { set_dh(d, m, m.row, b); };
     Base::after(d, m, slice, other, set_dh_before,
                 [&](Dim, Dim first, Dim count, const T* tiles, bool add) {
                   const Dim rows = Base::chunk(m).rows;
@@ -196,7 +196,7 @@ template <class T, class Cell> class LstmGrad : public RecurrentGrad<T, Cell> {
 
   const bool input_forget_;
   std::vector<Memory> more_;
-  Tensor<const T> c0_{}, p_{}, call_{}, iofc_{}, grad_ct_{};
+  Tensor<const T> c0_{}, p_{}, c_all_{}, iofc_{}, grad_ct_{};
   Tensor<T> dc0_{}, dp_{};
 };
 

@@ -25,7 +25,7 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
 
   void run(Call& call) {
     take_tensors(call);
-    for (const Tensor<T>& kept : {hall_, call_, iofc_}) clear_padding(call, kept, lengths_, s_.S);
+    for (const Tensor<T>& kept : {h_all_, c_all_, iofc_}) clear_padding(call, kept, lengths_, s_.S);
     for (const Tensor<T>& final_state : {ht_, ct_}) clear_empty_rows(final_state, lengths_);
     if (!Base::chunks_.empty())
       Base::run_stages(call, *this, {Base::gathers(), true, false, false, false}, false);
@@ -49,8 +49,8 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     Base::x_ = of.input_sequence("X"), Base::w_ = of.input("W"), Base::r_ = of.input("R"),
     Base::b_ = of.input("B");
     Base::h0_ = of.input("H0"), c0_ = of.input("C0"), p_ = of.input("P");
-    hall_ = of.output("HAll"), ht_ = of.output("Ht"), ct_ = of.output("Ct");
-    call_ = of.output("CAll"), iofc_ = of.output("IOFC");
+    h_all_ = of.output("HAll"), ht_ = of.output("Ht"), ct_ = of.output("Ct");
+    c_all_ = of.output("CAll"), iofc_ = of.output("IOFC");
   }
 
   // Weights, biases and peepholes of blocks [first, last); one slice also sets the initial state.
@@ -82,7 +82,7 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
   }
   T* peepholes(Dim d) const { return at(memory(d).more); }
 
-  void step(Dim d, const Moment& m, Block b) {
+  void step(Dim d, const Moment& m, StepBlock b) {
     Base::multiply_state(d, m, Part{b.row, b.row_end, 2 * b.unit, 2 * b.unit_end},
                          Base::h_before(d, m, 0));
     if (p_)
@@ -93,12 +93,12 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
 
   // What one row of a step reads and writes. Worked out once per row:
   // between stores the compiler would do it anew for every register.
-  struct Addresses {
+  struct LstmForwardRow {
     const T *from_x, *from_h, *bias, *peepholes;
-    T *h, *c;                                 // the states
-    T *hall, *call, *iofc, *last_h, *last_c;  // the outputs; nullptr where one is not wanted
+    T *h, *c;                                   // the states
+    T *h_all, *c_all, *iofc, *last_h, *last_c;  // the outputs; nullptr where one is not wanted
   };
-  Addresses addresses(Dim d, const Moment& m, Dim k) const {
+  LstmForwardRow addresses(Dim d, const Moment& m, Dim k) const {
     const Dim n = lengths_.source(k);
     const bool last_step = Base::is_last_step(d, m, k);
     const auto row = [&](const Tensor<T>& of, Dim t) { return of ? of.row(t, d, n) : nullptr; };
@@ -108,18 +108,18 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
             peepholes(d),
             Base::h_next(d, m, k),
             Base::state_row(d, k),
-            row(hall_, m.t),
-            row(call_, m.t),
+            row(h_all_, m.t),
+            row(c_all_, m.t),
             row(iofc_, m.t),
             last_step ? row(ht_, 0) : nullptr,
             last_step ? row(ct_, 0) : nullptr};
   }
 
-  template <bool with_peepholes> void step_cells(Dim d, const Moment& m, Block b) const {
+  template <bool with_peepholes> void step_cells(Dim d, const Moment& m, StepBlock b) const {
     const Dim end = std::min(b.unit_end * lanes<T>, s_.H);
     for (Dim k = b.row; k < b.row_end; ++k) {
       if (k + Base::kAhead < b.row_end) prefetch_row(d, m.t, lengths_.source(k + Base::kAhead), b);
-      const Addresses to = addresses(d, m, k);
+      const LstmForwardRow to = addresses(d, m, k);
       Dim column = b.unit * lanes<T>;
       for (; column + lanes<T> <= end; column += lanes<T>)
         step_cell<with_peepholes>(Base::cell(d), to, column, lanes<T>);
@@ -127,8 +127,8 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     }
   }
   template <bool with_peepholes> ONNXGRAD_INLINE void step_cell(const Cell& cell,
-                                                                const Addresses& to, Dim column,
-                                                                Dim width) const {
+                                                                const LstmForwardRow& to,
+                                                                Dim column, Dim width) const {
     const Dim unit = 4 * column;
     const Gates gates =
         compute<with_peepholes>(cell, to.from_x + unit, to.from_h + unit, to.bias + unit,
@@ -163,12 +163,12 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     return s;
   }
 
-  ONNXGRAD_INLINE void keep(const Addresses& to, Dim column, Dim width, const Gates& s) const {
+  ONNXGRAD_INLINE void keep(const LstmForwardRow& to, Dim column, Dim width, const Gates& s) const {
     const auto keep_at = [&](T* row, Vec<T> value) ONNXGRAD_LAMBDA {
       if (row) store_some<T>(row + column, value, width);
     };
-    keep_at(to.hall, s.h);
-    keep_at(to.call, s.c);
+    keep_at(to.h_all, s.h);
+    keep_at(to.c_all, s.c);
     if (to.iofc) {
       store_some<T>(to.iofc + column, s.i, width);
       store_some<T>(to.iofc + s_.H + column, s.o, width);
@@ -178,17 +178,17 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
     keep_at(to.last_h, s.h);
     keep_at(to.last_c, s.c);
   }
-  ONNXGRAD_INLINE void prefetch_row(Dim d, Dim t, Dim n, Block b) const {
+  ONNXGRAD_INLINE void prefetch_row(Dim d, Dim t, Dim n, StepBlock b) const {
     const Dim column = b.unit * lanes<T>, count = std::min(b.unit_end * lanes<T>, s_.H) - column;
-    Base::prefetch_kept(hall_, t, d, n, column, count);
-    Base::prefetch_kept(call_, t, d, n, column, count);
+    Base::prefetch_kept(h_all_, t, d, n, column, count);
+    Base::prefetch_kept(c_all_, t, d, n, column, count);
     for (Dim gate = 0; gate < 4; ++gate)
       Base::prefetch_kept(iofc_, t, d, n, gate * s_.H + column, count);
   }
 
   const bool input_forget_;
   Tensor<const T> c0_{}, p_{};
-  Tensor<T> hall_{}, ht_{}, ct_{}, call_{}, iofc_{};
+  Tensor<T> h_all_{}, ht_{}, ct_{}, c_all_{}, iofc_{};
 };
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

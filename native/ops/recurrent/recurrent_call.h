@@ -143,7 +143,7 @@ inline RecurrentCall prepare_recurrent(const Call& call, const Strings& defaults
   return r;
 }
 
-// A gradient without any cotangent would be zero: a mistake in the graph, not a wish.
+// A gradient without any cotangent would be zero: a mistake in the graph, not something to compute.
 inline void require_cotangent(const Call& call, std::initializer_list<const char*> names) {
   std::string list;
   for (const char* name : names) {

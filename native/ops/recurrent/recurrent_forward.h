@@ -3,7 +3,7 @@
 //
 // X Wᵀ is one product per chunk of steps, Ht-1 Rᵀ one per step.
 // Their columns are the pre-activations, cut into units of one register;
-// in which order the gates' units stand is the cell's affair.
+// the cell decides in which order the gates' units stand.
 #pragma once
 #include "ops/recurrent/recurrent_kernel.h"
 

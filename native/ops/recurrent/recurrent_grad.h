@@ -22,7 +22,7 @@ struct GradLayout {
 
 // The tensors that both cells have.
 template <class T> struct RecurrentGradTensors {
-  Tensor<const T> x, w, r, h0, hall, grad_hall, grad_ht;
+  Tensor<const T> x, w, r, h0, h_all, grad_h_all, grad_ht;
   Tensor<T> dx, dw, dr, db, dh0;
 };
 
@@ -113,8 +113,8 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
   ColumnRange columns(Dim panel, Dim panel_end) const {
     return {panel * kPanel<T>, std::min(panel_end * kPanel<T>, s_.H)};
   }
-  ColumnRange columns(Block b) const { return columns(b.unit, b.unit_end); }
-  static Part part(Block b) { return {b.row, b.row_end, b.unit, b.unit_end}; }
+  ColumnRange columns(StepBlock b) const { return columns(b.unit, b.unit_end); }
+  static Part part(StepBlock b) { return {b.row, b.row_end, b.unit, b.unit_end}; }
 
   // Row k of Ht-1 or Ct-1: the state that the step at time t started from.
   const T* row_before(const Tensor<const T>& all, const Tensor<const T>& initial, Dim d, Dim t,
@@ -150,7 +150,7 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
     if (tensors_.dr)
       pack_rows(lengths_, chunk(m), s_.H, at(memory(d).packed_h), first, std::min(last, split),
                 [&](Dim t, Dim k) {
-                  return PlainRow<T>{row_before(tensors_.hall, tensors_.h0, d, t, k)};
+                  return PlainRow<T>{row_before(tensors_.h_all, tensors_.h0, d, t, k)};
                 });
     if (tensors_.dw)
       pack_rows(lengths_, chunk(m), s_.I, at(memory(d).packed_x), std::max(first, split) - split,
@@ -193,8 +193,8 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
     const Dim small = index - weight;
     if (small < inputs && tensors_.dx) input_gradient(d, m, small, other);
     if (small < inputs || (!tensors_.dh0 && is_last(d, m))) return;
-    set_dh(Block{0, lengths_.active(m.t), cut(hidden_panels(), hidden, small - inputs),
-                 cut(hidden_panels(), hidden, small - inputs + 1)});
+    set_dh(StepBlock{0, lengths_.active(m.t), cut(hidden_panels(), hidden, small - inputs),
+                     cut(hidden_panels(), hidden, small - inputs + 1)});
   }
   // Threads begin at the halves of the slices (see first_slice). The slices of the weights, which
   // are large, come first in either half, and the others last, so that two threads end together.

@@ -36,7 +36,7 @@ template <class T> class Tensors {
 };
 
 // A part of a step: rows [row, row_end) of the batch, units [unit, unit_end) of the hidden columns.
-struct Block {
+struct StepBlock {
   Dim row, row_end, unit, unit_end;
 };
 
@@ -80,7 +80,7 @@ template <class T, class Cell> class RecurrentKernel {
   static bool is_odd(const Moment& m) { return m.count % 2 != 0; }
 
   // What a slice has to do with the first `rows` rows.
-  Block block(Dim rows, Dim slice) const {
+  StepBlock block(Dim rows, Dim slice) const {
     const Dim count = step_slices();
     if (by_rows_) return {cut(rows, count, slice), cut(rows, count, slice + 1), 0, units_};
     return {0, rows, cut(units_, count, slice), cut(units_, count, slice + 1)};
