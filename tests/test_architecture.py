@@ -32,7 +32,12 @@ LIBRARIES = {
     "arm_neon.h": {"core/vector.h"},
     "pthread.h": {"core/parallel.cpp"},
     "sched.h": {"core/pieces.cpp"},
-    "hosts/ort_abi.h": {"hosts/ort.cpp", "hosts/ort_shapes.h", "hosts/ort_attributes.h"},
+    "hosts/ort_abi.h": {
+        "hosts/ort.cpp",
+        "hosts/ort_shapes.h",
+        "hosts/ort_attributes.h",
+        "hosts/ort_fusions.h",
+    },
 }
 
 # A part of the package may import these parts.

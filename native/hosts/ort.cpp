@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "core/pieces.h"
+#include "hosts/ort_fusions.h"
 #include "hosts/ort_shapes.h"
 
 namespace onnxgrad {
@@ -304,5 +305,8 @@ extern "C" ORT_EXPORT ort::Status* ORT_CALL RegisterCustomOps(ort::SessionOption
       failure = take_text(status);
   });
   if (!failure.empty()) return ort::CreateStatus::call(ort::kFail, failure.c_str());
-  return guarded([&] { must<ort::AddDomain>(options, domain); });
+  return guarded([&] {
+    must<ort::AddDomain>(options, domain);
+    turn_off_fusions(options);
+  });
 }

@@ -111,8 +111,12 @@ using GetOutput =
     Slot<91, Status*(Context*, std::size_t, const std::int64_t*, std::size_t, Value**)>;
 using ReleaseStatus = Slot<93, void(Status*)>;
 using ReleaseTypeShape = Slot<99, void(TypeShape*)>;
+using AddConfigEntry = Slot<130, Status*(SessionOptions*, const char* key, const char* value)>;
 using GetFloats = Slot<162, Status*(const KernelInfo*, const char*, float*, std::size_t*)>;
 using GetIntegers = Slot<163, Status*(const KernelInfo*, const char*, std::int64_t*, std::size_t*)>;
+using HasConfigEntry = Slot<237, Status*(const SessionOptions*, const char* key, int*)>;
+using GetConfigEntry =
+    Slot<238, Status*(const SessionOptions*, const char* key, char* value, std::size_t*)>;
 using NodeName = Slot<244, Status*(const KernelInfo*, char*, std::size_t*)>;
 using NodeOutputCount = Slot<231, Status*(const KernelInfo*, std::size_t*)>;
 using NodeOutputName = Slot<233, Status*(const KernelInfo*, std::size_t, char*, std::size_t*)>;

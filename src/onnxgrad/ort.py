@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     import onnx
     import onnxruntime
 
-# Kept in the options object itself, so that copies of the Python wrapper agree.
-_MARK = "onnxgrad.registered"
+# Kept in the options object itself, so that copies of the Python wrapper agree: the optimizers that
+# the caller had turned off before the library was registered, and those that are off since.
+_BEFORE, _SINCE = "onnxgrad.disabled_before", "onnxgrad.disabled_since"
+_DISABLED = "optimization.disable_specified_optimizers"
 
 # InferenceSession takes the last three without naming them, and ignores every other name without a word.
 _SESSION_KEYWORDS = (
@@ -36,28 +38,44 @@ def library_path() -> str:
     return str(Path(_native.__file__).with_name(f"{prefix}onnxgrad_ops{suffix}"))
 
 
-def register(session_options: onnxruntime.SessionOptions) -> onnxruntime.SessionOptions:
+def register(
+    session_options: onnxruntime.SessionOptions, *, fusions: bool = False
+) -> onnxruntime.SessionOptions:
     """Make onnxgrad's operators known to sessions created with these options; returns the options.
 
-    A second call on the same options changes nothing. It must not follow your own
+    A second call on the same options registers nothing anew. It must not follow your own
     `register_custom_ops_library(onnxgrad.library_path())`: no session is made with a library registered twice.
 
-    Use the options for models that import `com.microsoft`, as every model with our operators does: in a session of
-    another model, ONNX Runtime looks for its own fused operators in a version of that domain that it does not have, and
-    fails. `onnxgrad.session` takes care of it.
+    ONNX Runtime's own fusions into domain `com.microsoft` (FusedConv, FusedGemm, …) fail in a session that knows our
+    operators, unless the model imports that domain. They are therefore off for all models of these options, which may
+    cost a little speed. With `fusions=True` they stay on: for models that import the domain, as every gradient model
+    does. `onnxgrad.session` looks at the model, and decides by itself.
 
         >>> import onnxruntime, onnxgrad
         >>> options = onnxgrad.register(onnxruntime.SessionOptions())
     """
     _check_options("register: session_options", session_options)
-    try:
-        session_options.get_session_config_entry(_MARK)
-        return session_options
-    except RuntimeError:  # onnxruntime's way of saying that there is no such entry
-        pass
-    session_options.register_custom_ops_library(library_path())
-    session_options.add_session_config_entry(_MARK, "1")
+    if _entry(session_options, _BEFORE) is None:
+        before = _entry(session_options, _DISABLED) or ""
+        session_options.register_custom_ops_library(library_path())
+        session_options.add_session_config_entry(_BEFORE, before)
+        session_options.add_session_config_entry(_SINCE, _entry(session_options, _DISABLED))
+    _set_fusions(session_options, fusions)
     return session_options
+
+
+def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
+    try:
+        return options.get_session_config_entry(key)
+    except RuntimeError:  # onnxruntime's way of saying that there is no such entry
+        return None
+
+
+def _set_fusions(options: onnxruntime.SessionOptions, fusions: bool) -> None:
+    """Turn the fusions into com.microsoft on or off, in options that the library is registered with."""
+    wanted = _entry(options, _BEFORE if fusions else _SINCE)
+    if wanted is not None and wanted != _entry(options, _DISABLED):
+        options.add_session_config_entry(_DISABLED, wanted)
 
 
 def session(
@@ -87,8 +105,11 @@ def session(
     if threads is not None:
         options.intra_op_num_threads = _thread_count(threads)
     proto = _proto(model)
-    if proto is None or any(o.domain == DOMAIN for o in proto.opset_import):
-        register(options)
+    imported = proto is not None and any(o.domain == DOMAIN for o in proto.opset_import)
+    if imported or proto is None:
+        register(options, fusions=imported)
+    else:
+        _set_fusions(options, False)  # in options that know our operators from another session
     if proto is not None:
         check_attributes(proto)
     if hasattr(model, "SerializeToString"):

@@ -11,6 +11,7 @@ from onnxgrad.autodiff import rules as _rules  # noqa: F401  (fills the registry
 from onnxgrad.autodiff.backward import Walk
 from onnxgrad.autodiff.inline import inline
 from onnxgrad.autodiff.plan import is_float, make_plan, refuse
+from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, finish, load, make_input
 from onnxgrad.graph.nodes import values_of
 
@@ -97,6 +98,10 @@ class _Request:
         refuse(plan, of)
         gradients = self._gradients(op, walk, wrt)
         self._assemble(op, wrt, cotangents, gradients)
+        if self.ops == "fused":
+            # even where no operator of ours is used: a session that knows our library fuses nodes
+            # into that domain, and then looks for the version that the model imports
+            self.model.opset_imports.setdefault(DOMAIN, OPSET)
         return finish(self.model, self.given)
 
     def _plan(self):
