@@ -138,6 +138,36 @@ def _conv_training(title, n, c, m, size, kernel, *, stride=1, pad=0, group=1):
     )  # fmt: skip
 
 
+def _attention(title, n, h, s, d, causal=0):
+    """Forward and all three gradients, beside PyTorch's own attention that needs no matrix of scores either."""
+    samples = {name: normal(n, h, s, d) for name in "QKV"}
+    products = 2.0 * n * h * s * s * d * (0.5 if causal else 1)
+    flash = f"{aten}._scaled_dot_product_flash_attention_for_cpu"
+    forward = f"{flash}(Q, K, V, 0.0, {bool(causal)})"
+    backward = f"{flash}_backward(dY, Q, K, V, kept[0], kept[1], 0.0, {bool(causal)})"
+    yield bench("AttentionTraining", title, forward, share="fma", flops=2 * products, target=1.0,
+                causal=causal, **samples)  # fmt: skip
+    yield bench("AttentionGrad", title, backward, torch_setup=f"kept = {forward}", share="fma", flops=5 * products,
+                target=1.0, causal=causal, dY=normal(n, h, s, d), derive=_attended(causal), **samples)  # fmt: skip
+
+
+def _attended(causal):
+    """Y and LSE as AttentionTraining gives them."""
+
+    def derive(inputs):
+        q, k, v = (inputs[n].astype(np.float64) for n in "QKV")
+        scores = q @ np.swapaxes(k, 2, 3) / np.sqrt(q.shape[3])
+        if causal:
+            scores = np.where(np.tri(scores.shape[2], dtype=bool), scores, -np.inf)
+        greatest = scores.max(-1, keepdims=True)
+        e = np.exp(scores - greatest)
+        total = e.sum(-1, keepdims=True)
+        kept = {"Y": e / total @ v, "LSE": np.concatenate([greatest, np.log(total)], -1)}
+        return {name: a.astype(np.float32) for name, a in kept.items()}
+
+    return derive
+
+
 _SOFTMAX = "_softmax_backward_data.out(dY, Y, {axis}, torch.float32, grad_input=out)"
 _LOG_SOFTMAX = "_log_softmax_backward_data.out(dY, Y, {axis}, torch.float32, out=out)"
 _LAST, _MIDDLE = "4096 × 1024, last axis", "64 × 1024 × 64, axis 1"
@@ -191,6 +221,8 @@ BENCHES = [
     _conv("1×256×14², 3×3", 1, 256, 256, (14, 14), 3, pad=1, target=1.2),
     *recurrent.lines(bench, _s),
     bench("SeededDropout", "4 M", "torch.native_dropout(X, 0.1, True)", X=normal(N), key=_s.exactly([1, 2]), ratio=0.1),
+    *_attention("4×12 heads of 64, 128 tokens", 4, 12, 128, 64),
+    *_attention("4×4 heads of 64, 256 tokens, causal", 4, 4, 256, 64, causal=1),
     *real_models.lines(bench, _s),
 ]
 # fmt: on

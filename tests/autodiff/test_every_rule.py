@@ -14,6 +14,10 @@ ELSEWHERE = {
     ("", "Loop"): "test_repeats.py, as If",
     ("", "Scan"): "test_repeats.py, as If",
     ("com.microsoft", "SeededDropout"): "random: tests/train/test_modes.py compares with its mask",
+    (
+        "com.microsoft",
+        "AttentionTraining",
+    ): "tests/test_attention.py: it has no form in standard operators",
     ("", "CastLike"): "test_walk.py: its second input is only a type",
 }
 
