@@ -67,11 +67,11 @@ template <class T> struct AttentionBackward {
     return {batches, groups, larger_of(1, keys)};
   }
 
-  struct Scratch {
+  struct GradientBlocks {
     T *keys_t, *values_t, *keys, *q, *dy, *p, *ds, *dots;
   };
-  Scratch carve(Carver& carver) const {
-    Scratch m;
+  GradientBlocks carve(Carver& carver) const {
+    GradientBlocks m;
     m.keys_t = carver.take<T>(packed_size<T>(s.depth, key_block()));
     m.values_t = carver.take<T>(packed_size<T>(s.width, key_block()));
     m.keys = carver.take<T>(packed_size<T>(key_block(), s.depth));
@@ -92,7 +92,7 @@ template <class T> struct AttentionBackward {
 
   void run(Dim piece, char* memory) const {
     Carver carver(memory);
-    const Scratch m = carve(carver);
+    const GradientBlocks m = carve(carver);
     const Dim key_cut = piece % cuts.keys, set = piece / cuts.keys;
     const Dim group_cut = set % cuts.groups, batch_cut = set / cuts.groups;
     const Dim from = part(key_blocks(), key_cut, cuts.keys),
@@ -116,7 +116,7 @@ template <class T> struct AttentionBackward {
   }
 
   // One block of keys against every query that reads it.
-  void add_keys(Dim key_cut, Dim n, Dim g, Dim first, const Scratch& m) const {
+  void add_keys(Dim key_cut, Dim n, Dim g, Dim first, const GradientBlocks& m) const {
     const Dim count = smaller_of(key_block(), s.keys - first), heads = s.heads_per_group();
     const T *keys = k + s.k_from + s.k.at(n, g, first),
             *values = v + s.v_from + s.v.at(n, g, first);
@@ -134,7 +134,7 @@ template <class T> struct AttentionBackward {
   }
 
   void add_tile(Dim key_cut, Dim n, Dim g, Dim h, Dim row, Dim rows, Dim first, Dim count,
-                const Scratch& m) const {
+                const GradientBlocks& m) const {
     const T *queries = q + s.q.at(n, h, row), *cotangents = dy + s.y.at(n, h, row);
     const Dim read = s.read_by(row + rows - 1, first, count);  // by the last row; others read less
     const Part tile{0, rows, 0, panel_count<T>(read)};

@@ -53,12 +53,12 @@ template <class T> struct AttentionForward {
   Dim pieces() const { return s.batches * s.groups * cuts(); }
   Dim most_blocks() const { return divide_up(blocks_per_group(), cuts()); }
 
-  struct Scratch {
+  struct ForwardBlocks {
     T *keys, *values, *tile;
     RowState<T>* states;
   };
-  Scratch carve(Carver& carver) const {
-    Scratch m;
+  ForwardBlocks carve(Carver& carver) const {
+    ForwardBlocks m;
     m.keys = carver.take<T>(packed_size<T>(s.depth, key_block()));
     m.values = carver.take<T>(packed_size<T>(key_block(), s.width));
     m.tile = carver.take<T>(kQueryBlock * pitch());
@@ -70,7 +70,7 @@ template <class T> struct AttentionForward {
   // rows.
   void run(Dim piece, char* memory) const {
     Carver carver(memory);
-    const Scratch m = carve(carver);
+    const ForwardBlocks m = carve(carver);
     const Dim cut = piece % cuts(), set = piece / cuts(), n = set / s.groups, g = set % s.groups;
     const Dim from = blocks_per_group() * cut / cuts(),
               to = blocks_per_group() * (cut + 1) / cuts();
@@ -90,7 +90,7 @@ template <class T> struct AttentionForward {
   Dim row_of(Dim block) const { return block % s.query_blocks() * kQueryBlock; }
   Dim rows_of(Dim block) const { return smaller_of(kQueryBlock, s.rows - row_of(block)); }
 
-  void add_block(Dim n, Dim g, Dim block, Dim first, Dim count, const Scratch& m,
+  void add_block(Dim n, Dim g, Dim block, Dim first, Dim count, const ForwardBlocks& m,
                  RowState<T>* states) const {
     const Dim h = head_of(g, block), row = row_of(block), rows = rows_of(block);
     const Dim read = s.read_by(row + rows - 1, first, count);
