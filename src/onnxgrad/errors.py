@@ -17,6 +17,18 @@ class ModelError(OnnxGradError, ValueError):
     """There is no model to work with: a file that is missing, damaged or something else."""
 
 
+class FileError(OnnxGradError, ValueError):
+    """A path may not be read or written: it leads out of its folder, or is no regular file."""
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no file of that name."""
+
+
+class LimitError(FileError):
+    """A file asks for more than its size is worth; the message names the limit and how to raise it."""
+
+
 class DataError(OnnxGradError, ValueError):
     """A batch does not fit the model, or holds what would spoil it; names the key and the row."""
 

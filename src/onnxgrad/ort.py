@@ -164,14 +164,10 @@ def _thread_count(threads: Any) -> int:
 
 def _proto(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto | None:
     """The model without its external data; None for what is no ONNX model: that is ONNX Runtime's to say."""
-    import onnx
+    from onnxgrad.files.models import read_proto
 
     try:
-        if isinstance(model, bytes):
-            return onnx.load_model_from_string(model)
-        if isinstance(model, onnx.ModelProto):
-            return model
-        return onnx.load(os.fspath(model), load_external_data=False)
+        return read_proto(model)
     except Exception:
         return None
 

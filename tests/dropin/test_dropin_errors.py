@@ -31,7 +31,7 @@ def expect(kind: type[Exception], text: str, action) -> None:
 def test_a_checkpoint_that_is_none(tmp_path):
     load = CheckpointState.load_checkpoint
     expect(RuntimeError, "nope cannot be read: No such file", lambda: load(tmp_path / "nope"))
-    expect(RuntimeError, "cannot be read: Is a directory", lambda: load(tmp_path))
+    expect(RuntimeError, "is a folder, expected a checkpoint file", lambda: load(tmp_path))
     (tmp_path / "text").write_bytes(b"hello world, this is no checkpoint")
     expect(
         RuntimeError, r"no checkpoint .* begins with b'hello wo'", lambda: load(tmp_path / "text")

@@ -83,12 +83,11 @@ def run(options: argparse.Namespace) -> int:
 
 def choose(path: str, train: list[str], freeze: list[str]) -> tuple[list[str], list[str]]:
     """Return the initializers that are trained, and those that are frozen: named, or statistics."""
-    import onnx
-
+    from onnxgrad.files.models import read_proto
     from onnxgrad.graph import load
     from onnxgrad.model import parameters
 
-    proto = onnx.load(path, load_external_data=False)
+    proto = read_proto(path)
     own = [t.name for t in proto.graph.initializer]
     model = load(path)
     found = [v for v in parameters.candidates(model, model.graph.outputs) if v.name in set(own)]

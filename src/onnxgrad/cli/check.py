@@ -10,7 +10,7 @@ from rich.table import Table
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import FAILED, OK
 from onnxgrad.cli.texts import Console
-from onnxgrad.errors import DataError, ModelError
+from onnxgrad.errors import ModelError
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -61,15 +61,9 @@ def run(options: argparse.Namespace) -> int:
 
 def arrays(path: str) -> dict:
     """The arrays of a .npz file by name."""
-    import numpy as np
+    from onnxgrad.files.arrays import read_npz
 
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            return {name: data[name] for name in data.files}
-    except OSError:
-        raise
-    except Exception:
-        raise DataError(f"--data {path} is no .npz file with arrays by input name") from None
+    return read_npz(path)
 
 
 def show(result, console: Console) -> None:

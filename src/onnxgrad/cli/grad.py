@@ -40,10 +40,11 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     import onnxgrad
-    from onnxgrad.files.write import save
+    from onnxgrad.files.write import check_target, save
     from onnxgrad.inspection.reading import read
 
     console = Console(highlight=False)
+    check_target(options.output, options.model)
     original, _ = read(options.model)
     of = options.of or only_float_output(original)
     value = next((v for v in original.graph.outputs if v.name == of), None)

@@ -37,13 +37,15 @@ def add_parser(commands) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.data import read as data
     from onnxgrad.data.matching import match
-    from onnxgrad.files.write import write_bytes
+    from onnxgrad.files.external import data_files
+    from onnxgrad.files.write import check_target, write_bytes
     from onnxgrad.inspection.reading import read
     from onnxgrad.job.prepare import split_names, stored_classes
 
     path = Path(options.output)
     if path.suffix not in (".npz", ".csv"):
         raise DataError(f"-o {path} ends in '{path.suffix}', expected .npz or .csv")
+    check_target(path, options.model, options.data, *data_files(options.model))
     original, prepared = read(options.model)
     table = data.read(options.data)
     matched = match(prepared, table, options.target, split_names(options.ignore))

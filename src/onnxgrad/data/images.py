@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from pathlib import Path
 
 import numpy as np
 
 from onnxgrad.data.table import Table
-from onnxgrad.errors import DataError
+from onnxgrad.errors import DataError, FileError
+from onnxgrad.files import limits
+from onnxgrad.files.paths import read_bytes
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 CACHE_BYTES = 512 << 20  # decoded images that are kept
@@ -89,7 +93,9 @@ class Images:
             image = _open(self.paths[row]).convert(self.mode)
             if image.size != self.size:
                 image = image.resize(self.size, 2)  # bilinear
-        except OSError as error:
+        except (DataError, FileError):
+            raise
+        except Exception as error:
             raise DataError(f"{self.paths[row]} cannot be read as an image: {error}") from error
         pixels = np.atleast_3d(np.asarray(image, np.uint8))
         if self._cached + pixels.nbytes <= CACHE_BYTES:
@@ -99,13 +105,20 @@ class Images:
 
 
 def _open(path: Path):
+    """The picture, not yet decoded; one that would not fit is refused by what its header says."""
     try:
         from PIL import Image
     except ImportError:
         raise DataError(
             f"{path}: reading images needs Pillow: pip install onnxgrad[images]"
         ) from None
+    content = io.BytesIO(read_bytes(path, "a picture"))
     try:
-        return Image.open(path)
-    except OSError as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours
+            image = Image.open(content)
+    except Exception as error:  # Pillow's readers raise what they like: SyntaxError, struct.error
         raise DataError(f"{path} cannot be read as an image: {error}") from error
+    width, height = image.size
+    limits.check("pixels", width * height, f"{path} has {width:,} × {height:,} pixels")
+    return image

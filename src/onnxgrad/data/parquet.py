@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.data.table import Column, Part, Table, rejoin
-from onnxgrad.errors import DataError
+from onnxgrad.errors import DataError, FileError
+from onnxgrad.files import limits
+from onnxgrad.files.paths import open_file, printable
 
 BLOCK_BYTES = 64 << 20  # of one block in memory
 MOST_ROWS = 1 << 16  # of one block
@@ -24,8 +27,7 @@ class ParquetTable(Table):
         self.where = lambda row: f"row {row}"
         self.file = _open(path)
         self.rows = self.file.metadata.num_rows
-        if not self.rows or not self.file.schema_arrow.names:
-            raise DataError(f"{path} has no rows")
+        self._check_columns(path)
         groups = range(self.file.num_row_groups)
         counts = [self.file.metadata.row_group(g).num_rows for g in groups]
         self.starts = np.concatenate([[0], np.cumsum(counts)])
@@ -33,6 +35,15 @@ class ParquetTable(Table):
         self.columns = {n: Column(a.dtype, a.shape[1:]) for n, a in first.items()}
         width = sum(a.nbytes for a in first.values())
         self.block = int(np.clip(BLOCK_BYTES // max(width, 1), 1, MOST_ROWS))
+
+    def _check_columns(self, path: Path) -> None:
+        names = self.file.schema_arrow.names
+        if not self.rows or not names:
+            raise DataError(f"{path} has no rows")
+        limits.check("columns", len(names), f"{path} has {len(names):,} columns")
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        if twice:
+            raise DataError(f"{path} has two columns of the name {printable(twice[0])!r}")
 
     def _first(self, count: int, names: list[str] | None = None) -> dict[str, np.ndarray]:
         names = names or self.file.schema_arrow.names
@@ -108,8 +119,10 @@ def _open(path: Path) -> Any:
             f"{path}: reading Parquet needs pyarrow: pip install onnxgrad[parquet]"
         ) from None
     try:
-        return parquet.ParquetFile(path, buffer_size=1 << 20)
-    except pyarrow.ArrowInvalid as error:
+        return parquet.ParquetFile(open_file(path, "a Parquet file"), buffer_size=1 << 20)
+    except FileError:
+        raise
+    except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is no Parquet file: {error}") from error
 
 

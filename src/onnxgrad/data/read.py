@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,11 @@ import numpy as np
 from onnxgrad.data.images import read_images
 from onnxgrad.data.parquet import ParquetTable
 from onnxgrad.data.table import Table, check_lengths, is_number
-from onnxgrad.errors import DataError
+from onnxgrad.errors import DataError, FileError, LimitError
+from onnxgrad.files import limits
+from onnxgrad.files.arrays import map_npy, read_npz
+from onnxgrad.files.paths import regular_file
+from onnxgrad.files.text import open_text, parse_json, read_text
 
 CSV_ROWS = 20_000  # of one chunk
 
@@ -22,12 +26,15 @@ CSV_ROWS = 20_000  # of one chunk
 def read(path: str | Path) -> Table:
     """The dataset in a file or folder. Raises DataError with the line, row or key that is wrong."""
     path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    reader = _reader(path)
-    if path.is_file() and path.stat().st_size == 0:
-        raise DataError(f"{path} is empty, expected a dataset")
-    return reader(path)
+    try:
+        reader = _reader(path)
+        if not path.is_dir() and regular_file(path, "a dataset").st_size == 0:
+            raise DataError(f"{path} is empty, expected a dataset")
+        return reader(path)
+    except LimitError:
+        raise
+    except FileError as error:
+        raise DataError(str(error)) from error
 
 
 def _reader(path: Path) -> Callable[[Path], Table]:
@@ -54,28 +61,16 @@ def _reader(path: Path) -> Callable[[Path], Table]:
 
 
 def _npz(path: Path) -> Table:
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            arrays = {name: data[name] for name in data.files}
-    except Exception as error:
-        raise DataError(f"{path} is no .npz file of plain arrays: {error}") from error
-    return _table(path, arrays)
+    return _table(path, read_npz(path))
 
 
 def _npy(path: Path) -> Table:
-    return _table(path, {path.stem: _mapped(path)})
+    return _table(path, {path.stem: map_npy(path)})
 
 
 def _npy_folder(path: Path) -> Table:
     """One array per file, memory-mapped: larger than the memory is fine."""
-    return _table(path, {file.stem: _mapped(file) for file in sorted(path.glob("*.npy"))})
-
-
-def _mapped(path: Path) -> np.ndarray:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:
-        raise DataError(f"{path} is no .npy file of a plain array: {error}") from error
+    return _table(path, {file.stem: map_npy(file) for file in sorted(path.glob("*.npy"))})
 
 
 def _table(path: Path, arrays: dict[str, np.ndarray]) -> Table:
@@ -124,7 +119,7 @@ def _csv_table(path: Path) -> Table:
 
 def _csv_chunks(path: Path, lines: list[int]) -> Iterator[list[list[str]]]:
     """Yield the header, as a chunk of one row, then chunks of rows; note their lines in `lines`."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with open_text(path) as file:
         first = file.readline()
         file.seek(0)
         reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
@@ -146,7 +141,8 @@ def _header(path: Path, rows: list[list[str]]) -> list[str]:
     names = [name.strip() for name in rows[0]]
     if all(is_number(name) for name in names):
         raise DataError(f"{path} begins with numbers, expected a first line that names the columns")
-    twice = sorted({n for n in names if names.count(n) > 1})
+    limits.check("columns", len(names), f"{path} has {len(names):,} columns")
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise DataError(f"{path}: the header has the name {twice[0]!r} twice")
     return names
@@ -183,9 +179,9 @@ def _jsonl(path: Path) -> Table:
     records: list[dict[str, Any]] = []
     numbers: list[int] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text: {error}") from error
+        lines = read_text(path).splitlines()
+    except FileError as error:
+        raise DataError(str(error)) from error
     for number, line in enumerate(lines, 1):
         if line.strip():
             first = records[0] if records else None
@@ -199,7 +195,7 @@ def _jsonl(path: Path) -> Table:
 
 def _record(where: str, line: str, first: dict[str, Any] | None) -> dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except ValueError as error:
         raise DataError(f"{where}: {error}") from error
     if not isinstance(record, dict) or not record:

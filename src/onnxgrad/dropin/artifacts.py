@@ -12,6 +12,7 @@ import onnx
 
 from onnxgrad.dropin import onnxblock
 from onnxgrad.errors import DropInError
+from onnxgrad.files.models import read_whole
 from onnxgrad.files.write import save
 
 # Above this size a model must be given as a path: a protobuf message ends here.
@@ -101,7 +102,7 @@ class _Artifacts(onnxblock.TrainingBlock):
 
 def _model(model: onnx.ModelProto | str) -> tuple[onnx.ModelProto, str | None]:
     if isinstance(model, (str, os.PathLike)):
-        return onnx.load(model), os.fspath(model)
+        return read_whole(model), os.fspath(model)
     if not isinstance(model, onnx.ModelProto):
         raise DropInError(
             f"model is a {type(model).__name__}. Please pass in either a string or an ONNX "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,8 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
+from onnxgrad.files import external
+from onnxgrad.files.models import read_ir, root
 from onnxgrad.graph import bodies, repeats, sequences
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
@@ -30,7 +30,7 @@ def load(model: Any) -> ir.Model:
     `model` is a path, the bytes of a file, an `onnx.ModelProto` or an `onnx_ir.Model`.
     Raises ValueError where it is none of these, or is no well-formed graph.
     """
-    copy = _copy(model)
+    copy = model.clone() if isinstance(model, ir.Model) else read_ir(model)
     _check_graph(copy)
     if copy.functions:
         copy = InlinePass()(copy).model
@@ -62,7 +62,7 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
     try:
         return ir.to_proto(model)
     except ir.serde.SerdeError as error:
-        raise ValueError(f"the model is malformed: {_root(error)}") from error
+        raise ValueError(f"the model is malformed: {root(error)}") from error
 
 
 def _forget_negative_sizes(model: ir.Model) -> None:
@@ -170,37 +170,6 @@ def _remove_unused(nodes: list[ir.Node]) -> None:
         node.graph.remove(node, safe=True)
 
 
-def _copy(model: Any) -> ir.Model:
-    if isinstance(model, ir.Model):
-        return model.clone()
-    try:
-        if isinstance(model, onnx.ModelProto):
-            return ir.from_proto(model)
-        if isinstance(model, (bytes, bytearray, memoryview)):
-            return ir.from_proto(onnx.load_model_from_string(bytes(model)))
-        if isinstance(model, (str, os.PathLike)):
-            return ir.load(Path(model))
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        if isinstance(model, onnx.ModelProto):
-            raise ValueError(f"the model is malformed: {_root(error)}") from error
-        is_file = isinstance(model, (str, os.PathLike))
-        who = f"the file {os.fspath(model)!r} holds" if is_file else "the bytes hold"
-        raise ValueError(f"{who} no ONNX model: {_root(error)}") from error
-    raise ValueError(
-        f"model is a {type(model).__name__}, expected a path, bytes, "
-        "an onnx.ModelProto or an onnx_ir.Model"
-    )
-
-
-def _root(error: BaseException) -> BaseException:
-    """The innermost cause, which is where onnx-ir says what is wrong."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
 def _check_graph(model: ir.Model) -> None:
     """Every value that a node reads is an input, an initializer or made by a node."""
     graph = model.graph
@@ -253,6 +222,7 @@ def _raise_opset(model: ir.Model) -> ir.Model:
             f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"
         ) from error
     result = ir.from_proto(converted)
+    external.rebind(result, like=model)
     if opset < 11:
         for node in ir.traversal.RecursiveGraphIterator(result.graph):
             _keep_old_coordinates(node)

@@ -8,11 +8,11 @@ import difflib
 import math
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from onnxgrad.data.table import is_number
-from onnxgrad.errors import OnnxGradError
+from onnxgrad.errors import FileError, OnnxGradError
+from onnxgrad.files.text import read_text
 
 
 class ConfigError(OnnxGradError, ValueError):
@@ -131,11 +131,11 @@ def read(path: str) -> dict[str, Any]:
     import yaml
 
     try:
-        data = yaml.safe_load(Path(path).read_text()) or {}
+        data = yaml.safe_load(read_text(path)) or {}
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no text: {error}") from error
+    except FileError as error:
+        raise ConfigError(str(error)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):

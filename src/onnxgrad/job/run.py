@@ -18,8 +18,10 @@ from onnxgrad.data.arrays import Batch
 from onnxgrad.data.batches import Batches
 from onnxgrad.data.matching import match
 from onnxgrad.data.table import is_number
-from onnxgrad.errors import DataError
-from onnxgrad.files.write import write_bytes
+from onnxgrad.errors import DataError, FileError
+from onnxgrad.files.external import data_files
+from onnxgrad.files.text import read_json
+from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.job.config import Config, ConfigError, dump
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
@@ -58,7 +60,7 @@ class Run:
     def __init__(self, model: str, config: Config, resume: Path | None = None):
         self.model, self.config, self.resume = model, config, resume
         config.check()
-        _check_output(config.output, model)
+        _check_output(config, model)
         self.folder = resume or _new_folder(config, model)
         prepared = prepare(model, config.data, config.target, config.ignore, config.loss)
         self.prepared, self.loss, self.notes = prepared, prepared.loss, list(prepared.notes)
@@ -294,7 +296,7 @@ class Watched:
 def saved_arguments(folder: Path) -> dict[str, Any]:
     """The model and the settings of an earlier run."""
     try:
-        return json.loads((folder / ARGUMENTS).read_text())
+        return read_json(folder / ARGUMENTS)
     except OSError:
         raise ConfigError(
             f"--resume {folder} is no run folder: it has no {ARGUMENTS}. Name a folder such as runs/model-1"
@@ -303,13 +305,15 @@ def saved_arguments(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"{folder / ARGUMENTS} is damaged: {error}") from error
 
 
-def _check_output(output: str, model: str) -> None:
-    """Refuse what could not be written, before hours of training."""
-    path = Path(output)
-    if path.is_dir():
-        raise ConfigError(f"-o {output} is a folder, expected a file name")
+def _check_output(config: Config, model: str) -> None:
+    """Refuse what could not be written, or must not be replaced, before hours of training."""
+    output, path = config.output, Path(config.output)
     if path.exists() and Path(model).exists() and path.samefile(model):
         raise ConfigError(f"-o {output} is the model itself: name another file")
+    try:
+        check_target(path, config.data, config.val, *data_files(model))
+    except (FileError, IsADirectoryError) as error:
+        raise ConfigError(f"-o {error}") from error
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):

@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from onnxgrad.files.models import is_path, read_proto
 from onnxgrad.model.modes import proto_to_inference
 
 
@@ -19,18 +20,15 @@ class Source:
 
     def __init__(self, model: Any):
         self.path: Path | None = None
-        if isinstance(model, (str, os.PathLike)):
-            self.path = Path(model).resolve()
-            self.proto = onnx.load(str(self.path), load_external_data=False)
-        elif isinstance(model, onnx.ModelProto):
-            self.proto = onnx.ModelProto()
-            self.proto.CopyFrom(model)
-        elif isinstance(model, ir.Model):
+        if isinstance(model, ir.Model):
             copy = model.clone()
             ir.external_data.load_to_model(copy)
             self.proto = ir.to_proto(copy)
         else:
-            self.proto = onnx.load_model_from_string(bytes(model))
+            # as it was named, not as it really lies: external data is found by its own name beside it
+            self.path = Path(os.path.abspath(model)) if is_path(model) else None
+            self.proto = onnx.ModelProto()
+            self.proto.CopyFrom(read_proto(model))
         proto_to_inference(self.proto)
         # what can be written back, in the order of the file
         self.tensors = dict(self.tensors_of(self.proto))
@@ -54,11 +52,3 @@ class Source:
                 for attribute in node.attribute:
                     if attribute.name == "value":
                         yield node.output[0], attribute.t
-
-    def every_tensor(self) -> Iterator[onnx.TensorProto]:
-        """Yield every tensor of the main graph, those in attributes included."""
-        yield from self.proto.graph.initializer
-        for node in self.proto.graph.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxgrad.files.write import write_bytes
 from onnxgrad.train.files import checkpoint
 
 if TYPE_CHECKING:
@@ -216,9 +217,7 @@ class _Log(Callback):
 
     def rewrite(self, epochs: Iterable[dict[str, float]]) -> None:
         """Write every epoch anew, under another name first."""
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        temporary.write_text(self.text(list(epochs)), encoding="utf-8")
-        os.replace(temporary, self.path)
+        write_bytes(self.path, self.text(list(epochs)).encode())
 
     def text(self, epochs: list[dict[str, float]]) -> str:
         """Return the whole file."""

@@ -239,7 +239,7 @@ class Trainer:
         """
         from onnxgrad.train.files.export import export
 
-        export(self._setup, self._evaluation, path, metadata or {})
+        self.notes += export(self._setup, self._evaluation, path, metadata or {})
 
     def save_checkpoint(self, path: str | os.PathLike[str], **progress: Any) -> None:
         """Write weights, optimizer state and progress into the folder `path`, all of it or nothing."""

@@ -18,8 +18,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from onnxgrad.errors import DropInError
+from onnxgrad.errors import DropInError, FileError, MissingFileError
+from onnxgrad.files.arrays import map_bytes
 from onnxgrad.files.flat import BYTE, FLAG, FLOAT32, INT32, INT64, Reader, Writer
+from onnxgrad.files.paths import read_bytes
 from onnxgrad.files.write import write_bytes
 
 IDENTIFIER = b"ODTC"
@@ -57,9 +59,11 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     """Return the checkpoint at `path`; raises DropInError where there is none."""
     path = Path(os.fspath(path))
     try:
-        buffer = path.read_bytes()
-    except OSError as error:
-        raise DropInError(f"checkpoint {path} cannot be read: {error.strerror}") from error
+        buffer = read_bytes(path, "a checkpoint file")
+    except MissingFileError as error:
+        raise DropInError(f"checkpoint {path} cannot be read: No such file or directory") from error
+    except (OSError, FileError) as error:
+        raise DropInError(str(error)) from error
     if buffer[4:8] != IDENTIFIER:
         begins = buffer[:8]
         raise DropInError(
@@ -140,7 +144,7 @@ def data_path(path: Path) -> Path:
 
 def _map(path: Path) -> np.ndarray:
     try:
-        return np.memmap(path, np.uint8, mode="r")
+        return map_bytes(path)
     except (OSError, ValueError) as error:
         raise DropInError(
             f"{path} cannot be read: {error}; a large checkpoint has its numbers in this file, "

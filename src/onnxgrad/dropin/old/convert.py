@@ -7,13 +7,14 @@ import os
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx import numpy_helper
 
 from onnxgrad.dropin.old import checkpoint
 from onnxgrad.dropin.old.checkpoint import Checkpoint
 from onnxgrad.errors import DropInError
-from onnxgrad.files.write import save, write_bytes
+from onnxgrad.files.arrays import read_npz, read_safetensors, save_safetensors
+from onnxgrad.files.models import read_whole
+from onnxgrad.files.write import replace, save, work_folder, write_bytes
 
 FORMATS = ".safetensors, .npz, .onnx, or any other name for a checkpoint of onnxruntime-training"
 
@@ -27,7 +28,7 @@ def read_tensors(path: str | os.PathLike[str]) -> Checkpoint:
         path = path / "model.safetensors"  # of a Trainer's checkpoint
         if not path.exists():
             raise DropInError(f"{path.parent} is a folder without model.safetensors, no checkpoint")
-    readers = {".safetensors": _safetensors, ".npz": _npz, ".onnx": _onnx}
+    readers = {".safetensors": read_safetensors, ".npz": read_npz, ".onnx": _onnx}
     reader = readers.get(path.suffix)
     if reader is None:
         return checkpoint.read(path)
@@ -37,19 +38,8 @@ def read_tensors(path: str | os.PathLike[str]) -> Checkpoint:
         raise DropInError(f"{path} is no {path.suffix} file: {error}") from error
 
 
-def _safetensors(path: Path) -> dict[str, np.ndarray]:
-    from safetensors.numpy import load_file
-
-    return load_file(path)
-
-
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path) as arrays:
-        return {name: arrays[name] for name in arrays.files}
-
-
 def _onnx(path: Path) -> dict[str, np.ndarray]:
-    return {t.name: numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer}
+    return {t.name: numpy_helper.to_array(t) for t in read_whole(path).graph.initializer}
 
 
 def write_tensors(
@@ -61,9 +51,9 @@ def write_tensors(
         raise DropInError("the checkpoint is nominal: it has names and no numbers to write")
     arrays = {**found.trainable, **found.frozen}
     if path.suffix == ".safetensors":
-        from safetensors.numpy import save as to_bytes
-
-        write_bytes(path, to_bytes({n: np.ascontiguousarray(a) for n, a in arrays.items()}))
+        with work_folder(path.parent, path.name) as work:
+            save_safetensors(arrays, work / path.name)
+            replace(work / path.name, path)
     elif path.suffix == ".npz":
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)
@@ -77,7 +67,7 @@ def write_tensors(
 def _into_model(arrays: dict[str, np.ndarray], path: str | os.PathLike[str] | None):
     if path is None:
         raise DropInError("an .onnx file is a model with new numbers: name the model with --model")
-    model = onnx.load(path)
+    model = read_whole(path)
     own = {t.name: t for t in model.graph.initializer}
     used = [n for n in arrays if n in own]
     if not used:

@@ -18,7 +18,8 @@ from onnx import helper
 
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.dropin.old.old_ops import attributes, rewrite
-from onnxgrad.errors import DropInError
+from onnxgrad.errors import DropInError, OnnxGradError
+from onnxgrad.files.models import read_whole
 
 ACCUMULATOR = "InPlaceAccumulatorV2"
 RESET = "lazy_reset_grad"
@@ -47,10 +48,11 @@ def load(path: str | os.PathLike[str], role: str) -> onnx.ModelProto:
             "file that generate_artifacts wrote beside it"
         )
     try:
-        model = onnx.load(path)
+        model = read_whole(path)
     except OSError as error:
-        raise DropInError(f"the {role} model {path} cannot be read: {error.strerror}") from error
-    except Exception as error:  # protobuf's own kinds
+        reason = error.strerror or "no such file"
+        raise DropInError(f"the {role} model {path} cannot be read: {reason}") from error
+    except OnnxGradError as error:
         raise DropInError(f"the {role} model {path} is no ONNX model: {error}") from error
     if not model.graph.node and not model.graph.output:
         raise DropInError(f"the {role} model {path} is no ONNX model: it has no graph")

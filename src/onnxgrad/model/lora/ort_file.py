@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from onnxgrad.errors import AdapterError
+from onnxgrad.errors import AdapterError, FileError
 from onnxgrad.files.flat import BYTE, INT32, INT64, Reader, Writer
+from onnxgrad.files.paths import read_bytes
 from onnxgrad.files.write import write_bytes
 
 SUFFIX = ".onnx_adapter"
@@ -29,9 +30,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Return the tensors of an adapter file by name. Raises AdapterError where it is damaged or none."""
     path = Path(path)
     try:
-        buffer = path.read_bytes()
-    except OSError as error:
-        raise AdapterError(f"the adapter {path} cannot be read: {error.strerror}") from error
+        buffer = read_bytes(path, "an adapter file")
+    except (OSError, FileError) as error:
+        raise AdapterError(f"the adapter {path} cannot be read: {error}") from error
     if buffer[4:8] != _IDENTIFIER:
         raise AdapterError(
             f"{path} is no adapter of onnxruntime: expected {_IDENTIFIER!r} from its fifth byte on"

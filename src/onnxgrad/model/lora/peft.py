@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import AdapterError
+from onnxgrad.files.paths import read_bytes
+from onnxgrad.files.text import read_json
 from onnxgrad.files.write import write_bytes
 from onnxgrad.model.lora.adapter import Adapter
 from onnxgrad.model.lora.layers import Layer
@@ -98,10 +100,10 @@ def read(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.n
 
     folder = Path(folder)
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        raw = (folder / TENSORS).read_bytes()
+        config = read_json(folder / CONFIG)
+        raw = read_bytes(folder / TENSORS)
     except FileNotFoundError as error:
-        name = Path(error.filename).name
+        name = CONFIG if not (folder / CONFIG).exists() else TENSORS
         raise AdapterError(f"the adapter {folder} lacks {name}: is it a peft folder?") from error
     except (OSError, ValueError) as error:
         raise AdapterError(f"the adapter {folder} cannot be read: {error}") from error

@@ -21,6 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxgrad.errors import CheckpointError
+from onnxgrad.files.arrays import read_safetensors, save_safetensors
+from onnxgrad.files.paths import inside, open_file
+from onnxgrad.files.text import read_json
+from onnxgrad.files.write import flush, write_bytes
 
 if TYPE_CHECKING:
     from onnxgrad.train.trainer import Trainer
@@ -44,21 +48,19 @@ def save(trainer: Trainer, path: str | os.PathLike[str], progress: dict[str, Any
         temporary.mkdir()
         _write(trainer, temporary, progress)
         _publish(temporary, path)
-    except (OSError, _safetensors_error()) as error:
+    except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(f"the checkpoint {path} could not be written: {error}") from error
     return path
 
 
 def _write(trainer: Trainer, folder: Path, progress: dict[str, Any]) -> None:
-    from safetensors.numpy import save_file
-
     store = trainer.store
     tensors = progress.pop("tensors", {})
     optimizer = {f"optimizer/{n}": a for n, a in store.state().items()}
     optimizer.update((f"callback/{n}", a) for n, a in tensors.items())
-    save_file(store.tensors(), folder / MODEL)
-    save_file({n: np.ascontiguousarray(a) for n, a in optimizer.items()}, folder / OPTIMIZER)
+    save_safetensors(store.tensors(), folder / MODEL)
+    save_safetensors(optimizer, folder / OPTIMIZER)
     files = {name: _digest(folder / name) for name in (MODEL, OPTIMIZER)}
     state = {
         "format": FORMAT,
@@ -72,11 +74,7 @@ def _write(trainer: Trainer, folder: Path, progress: dict[str, Any]) -> None:
         "versions": _versions(),
         **progress,
     }
-    with open(folder / STATE, "w", encoding="utf-8") as file:
-        json.dump(state, file, indent=1)
-    for name in (*files, STATE):
-        _flush(folder / name)
-    _flush(folder)
+    write_bytes(folder / STATE, json.dumps(state, indent=1).encode())
 
 
 def _publish(temporary: Path, path: Path) -> None:
@@ -91,7 +89,7 @@ def _publish(temporary: Path, path: Path) -> None:
         if aside is not None:
             os.rename(aside, path)
         raise
-    _flush(path.parent)
+    flush(path.parent)
     if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -145,10 +143,8 @@ def restore(trainer: Trainer, path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return state, weights and the other tensors of one checkpoint, after checking its files."""
-    from safetensors.numpy import load_file
-
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        state = read_json(inside(STATE, path))
         files = state["files"]
         if state["format"] > FORMAT:
             raise CheckpointError(
@@ -161,12 +157,12 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, n
     loaded = []
     for name in (MODEL, OPTIMIZER):
         try:
-            if _digest(path / name) != files.get(name):
+            if _digest(inside(name, path)) != files.get(name):
                 raise CheckpointError(f"{path}: {name} is damaged or cut off, its hash differs")
-            loaded.append(load_file(path / name))
+            loaded.append(read_safetensors(inside(name, path)))
         except FileNotFoundError as error:
             raise CheckpointError(f"{path}: {name} is missing") from error
-        except (OSError, _safetensors_error()) as error:
+        except (OSError, ValueError) as error:
             raise CheckpointError(f"{path}: {name} cannot be read ({error})") from error
     return state, loaded[0], loaded[1]
 
@@ -241,22 +237,7 @@ def _versions() -> dict[str, str]:
 
 def _digest(path: Path) -> str:
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Have the system write a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _safetensors_error() -> type[Exception]:
-    from safetensors import SafetensorError
-
-    return SafetensorError

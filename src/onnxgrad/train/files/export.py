@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,11 @@ import numpy as np
 import onnx
 
 from onnxgrad.data.arrays import Batch
-from onnxgrad.errors import ExportError
+from onnxgrad.errors import ExportError, FileError, OnnxGradError
+from onnxgrad.files.external import Folder, is_external, place
+from onnxgrad.files.models import read_proto
+from onnxgrad.files.tensors import tensors as every_tensor
+from onnxgrad.files.write import check_target, copy_file, flush, replace, work_folder, write_bytes
 from onnxgrad.model.source import Source
 
 if TYPE_CHECKING:
@@ -29,13 +32,13 @@ def export(
     evaluation: Evaluation,
     path: str | os.PathLike[str],
     metadata: Mapping[str, str],
-) -> None:
-    """Write `setup`'s model with the store's tensors to `path`; see Trainer.save."""
+) -> list[str]:
+    """Write `setup`'s model with the store's tensors to `path`; see Trainer.save. Returns notes."""
 
     def verify(file: Path, path: Path) -> None:
         _verify(file, setup, evaluation, path)
 
-    export_tensors(setup.source, setup.store.tensors(), path, metadata, verify)
+    return export_tensors(setup.source, setup.store.tensors(), path, metadata, verify)
 
 
 def export_tensors(
@@ -44,24 +47,21 @@ def export_tensors(
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
     verify: Callable[[Path, Path], None] | None = None,
-) -> None:
+) -> list[str]:
     """Write `source` with other tensors; `verify` tries the file before it takes its name."""
     path = Path(os.path.abspath(path))
-    work = path.parent / f".{path.name}.unfinished-{os.getpid()}"
     try:
+        check_target(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir()
-        data = _write(source, tensors, work, path, metadata or {})
-        if verify is not None:
-            verify(work / path.name, path)
-        _publish(work, path, data)
-    except OSError as error:
+        with work_folder(path.parent, path.name) as work:
+            data = _write(source, tensors, work, path, metadata or {})
+            if verify is not None:
+                verify(work / path.name, path)
+            return _publish(work, path, data)
+    except (OSError, FileError) as error:
         raise ExportError(
             f"{path} could not be written: {error}; what was there is unchanged"
         ) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _write(
@@ -76,37 +76,33 @@ def _write(
     model.CopyFrom(source.proto)
     known = {entry.key: entry.value for entry in model.metadata_props}
     onnx.helper.set_model_props(model, {**known, **metadata})
-    locations = _locations(source, path)
-    for location, name in locations.items():
-        (work / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source.path.parent / location, work / name)
+    folder, names = Folder(source.path), _data_names(model, path)
+    for location, name in names.items():
+        with folder.open(location) as file:
+            copy_file(file, work / name)
+    for tensor in every_tensor(model):
+        if is_external(tensor):
+            _move(tensor, names[place(tensor).location])
     for name, tensor in Source.tensors_of(model):
-        external = {e.key: e.value for e in tensor.external_data}
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _move(tensor, locations[external["location"]])
         if name in tensors:
-            _set(tensor, tensors[name], external, work)
-    for name in (*locations.values(), path.name):
-        if name == path.name:
-            with open(work / name, "wb") as file:
-                file.write(model.SerializeToString())
-        handle = os.open(work / name, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
-    return list(locations.values())
+            _set(tensor, tensors[name], work)
+    for name in names.values():
+        flush(work / name)
+    write_bytes(work / path.name, model.SerializeToString())
+    return list(names.values())
 
 
-def _set(tensor: onnx.TensorProto, array: np.ndarray, external: dict[str, str], work: Path) -> None:
+def _set(tensor: onnx.TensorProto, array: np.ndarray, work: Path) -> None:
     """Put an array where a tensor keeps its numbers."""
     raw = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+    if not is_external(tensor):
         for field in ("float_data", "double_data"):
             tensor.ClearField(field)
         tensor.raw_data = raw
         return
-    location = next(e.value for e in tensor.external_data if e.key == "location")
-    with open(work / location, "r+b") as file:
-        file.seek(int(external.get("offset", 0)))
+    where = place(tensor)
+    with open(work / where.location, "r+b") as file:  # our own copy
+        file.seek(where.offset)
         file.write(raw)
     for entry in list(tensor.external_data):
         if entry.key == "checksum":  # of the old numbers
@@ -119,58 +115,52 @@ def _move(tensor: onnx.TensorProto, location: str) -> None:
             entry.value = location
 
 
-def _locations(source: Source, path: Path) -> dict[str, str]:
-    """Return the new name of each external file: its own, unless a file of that name is in use.
+def _data_names(model: onnx.ModelProto, path: Path) -> dict[str, str]:
+    """Return the new name of each external file. It begins with the model's own, beside which it lies.
 
-    Beside the source model, `model.onnx.data` becomes `tuned.onnx.data`. A name that exists already gets
-    a suffix, so that the model that stands there keeps its numbers until the new one is complete.
+    `resnet.onnx.data` becomes `tuned.onnx.data`, and the last part tells several files apart. A name that
+    exists already gets a suffix, so that the model that stands there keeps its numbers.
     """
-    found = {}
-    for tensor in source.every_tensor():
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            location = next(e.value for e in tensor.external_data if e.key == "location")
-            found[location] = None
+    found = dict.fromkeys(place(t).location for t in every_tensor(model) if is_external(t))
     names: dict[str, str] = {}
     for location in found:
-        name = location
-        if source.path.parent == path.parent:
-            stem = location.replace(source.path.stem, path.stem)
-            name = stem if stem != location else f"{path.name}.{Path(location).name}"
-        if (path.parent / name).exists():
-            mark = hashlib.sha256(os.urandom(16)).hexdigest()[:8]
-            name = f"{name}.{mark}"
+        name = f"{path.name}.data" if len(found) == 1 else f"{path.name}.{Path(location).name}"
+        if name in names.values() or os.path.lexists(path.parent / name):
+            name = f"{name}.{secrets.token_hex(4)}"
         names[location] = name
     return names
 
 
-def _publish(work: Path, path: Path, data: list[str]) -> None:
-    """Move the data files, then the model: until its name changes hands the old one is whole."""
-    old = _data_of(path)
+_made: set[Path] = set()  # the data files that this process wrote, which it may remove again
+
+
+def _publish(work: Path, path: Path, data: list[str]) -> list[str]:
+    """Move the data files, then the model: until its name changes hands the old one is whole.
+
+    Returns a note on the data of the model that stood there: only what this process wrote is removed.
+    """
+    old = _data_of(path) - set(data)
     for name in data:
-        (path.parent / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(work / name, path.parent / name)
-    os.replace(work / path.name, path)
-    handle = os.open(path.parent, os.O_RDONLY)
-    os.fsync(handle)
-    os.close(handle)
-    for name in old - set(data):
-        if name.startswith(path.name) or path.stem in name:  # ours; others may be shared
-            (path.parent / name).unlink(missing_ok=True)
+        replace(work / name, path.parent / name)
+        _made.add(path.parent / name)
+    replace(work / path.name, path)
+    mine = {name for name in old if path.parent / name in _made}
+    for name in mine:
+        (path.parent / name).unlink(missing_ok=True)
+    left = sorted(name for name in old - mine if name.startswith(path.name))
+    return [
+        f"{name} beside {path.name} held the weights of the model that was replaced; it is left there"
+        for name in left
+    ]
 
 
 def _data_of(path: Path) -> set[str]:
     """Return the names of the data files of the model that stands at `path`, if one does."""
-    if not path.exists():
-        return set()
     try:
-        return {
-            e.value
-            for t in Source(path).every_tensor()
-            for e in t.external_data
-            if e.key == "location"
-        }
-    except Exception:
-        return set()  # no model: nothing of it is removed
+        found = {place(t).location for t in every_tensor(read_proto(path)) if is_external(t)}
+    except (OnnxGradError, OSError):
+        return set()  # no model: it has none
+    return {name for name in found if (path.parent / name).exists()}
 
 
 def _verify(file: Path, setup: Setup, evaluation: Evaluation, path: Path) -> None:

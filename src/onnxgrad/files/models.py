@@ -1,0 +1,181 @@
+"""The only reader of ONNX files: a path, bytes or a message becomes a checked message, or a sentence."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from onnxgrad.errors import FileError, ModelError
+from onnxgrad.files import external, limits, tensors
+from onnxgrad.files.paths import printable, read_bytes, regular_file
+
+LARGEST = 1 << 31  # bytes: a protobuf message ends there
+
+
+def is_path(model: Any) -> bool:
+    return isinstance(model, (str, os.PathLike))
+
+
+def name_of(model: Any) -> str:
+    """How a message calls a model."""
+    return printable(os.fspath(model)) if is_path(model) else "the model"
+
+
+def read_proto(model: Any) -> onnx.ModelProto:
+    """The message in a file or in bytes, checked; weights in external files stay there.
+
+    Raises MissingFileError, FileError or ModelError, with the file and the reason.
+    """
+    if is_path(model):
+        path = Path(model)
+        proto = _parse(_content(path), path)
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        path, proto = None, _parse(bytes(model), None)
+    elif isinstance(model, onnx.ModelProto):
+        path, proto = None, model
+    else:
+        raise ModelError(
+            f"model is a {type(model).__name__}, expected a path, bytes, "
+            "an onnx.ModelProto or an onnx_ir.Model"
+        )
+    _check(proto, path, name_of(model))
+    return proto
+
+
+def read_ir(model: Any) -> ir.Model:
+    """As `read_proto`, in onnx-ir's form, with the external weights bound to their checked files."""
+    if isinstance(model, ir.Model):
+        return model
+    return to_ir(read_proto(model), model)
+
+
+def to_ir(proto: onnx.ModelProto, model: Any) -> ir.Model:
+    """`proto`, which is what `model` holds, in onnx-ir's form."""
+    try:
+        made = ir.from_proto(proto)
+    except Exception as error:  # onnx-ir has no class for it: KeyError, TypeError, SerdeError
+        raise ModelError(f"{_holder(model)} malformed: {root(error)}") from error
+    external.bind(made, external.Folder(Path(model) if is_path(model) else None))
+    return made
+
+
+def read_whole(model: Any) -> onnx.ModelProto:
+    """The message with its external weights inside it."""
+    proto = read_proto(model)
+    path = Path(model) if is_path(model) else None
+    folder = external.Folder(path)
+    for tensor in tensors.tensors(proto):
+        if external.is_external(tensor):
+            where = external.place(tensor)
+            with folder.open(where.location) as file:
+                file.seek(where.offset)
+                tensor.raw_data = file.read(where.length)
+            tensor.ClearField("external_data")
+            tensor.data_location = onnx.TensorProto.DEFAULT
+    return proto
+
+
+def _holder(model: Any) -> str:
+    return f"the file {name_of(model)!r} is" if is_path(model) else "the model is"
+
+
+def root(error: BaseException) -> BaseException:
+    """The innermost cause, which is where onnx-ir says what is wrong."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _content(path: Path) -> bytes:
+    size = regular_file(path, "an ONNX file").st_size
+    if size == 0:
+        raise ModelError(f"{printable(path)} is empty, expected an ONNX model")
+    if size >= LARGEST:
+        raise ModelError(
+            f"{printable(path)} has {size:,} bytes, and an ONNX file ends at {LARGEST:,}: export the model "
+            "with its weights in external data"
+        )
+    return read_bytes(path, "an ONNX file")
+
+
+def _parse(data: bytes, path: Path | None) -> onnx.ModelProto:
+    ending = "" if path is None else path.suffix
+    kind = onnx.serialization.registry.get_format_from_file_extension(ending)
+    try:
+        return onnx.load_model_from_string(data, format=kind or "protobuf")
+    except Exception as error:  # protobuf's own classes, by format
+        who = f"the file {printable(path)!r} holds" if path is not None else "the bytes hold"
+        raise ModelError(f"{who} no ONNX model: {printable(root(error))}") from error
+
+
+def _check(proto: onnx.ModelProto, path: Path | None, name: str) -> None:
+    """What no reader after this one looks at, or each in its own way."""
+    try:
+        count = _node_count(proto)
+        limits.check("nodes", count, f"it has {count:,} nodes")
+        for graph in tensors.graphs(proto.graph, *proto.functions):
+            _check_names(graph)
+        for tensor in tensors.tensors(proto):
+            tensors.check(tensor)
+        external.check(tensors.tensors(proto), path, name, strict=path is not None)
+    except (ModelError, FileError) as error:
+        text = str(error)
+        raise type(error)(text if text.startswith(name) else f"{name}: {text}") from error
+
+
+def _check_names(graph: tensors.Part) -> None:
+    """No tensor is made twice, and no name is a book."""
+    made = [name for node in graph.node for name in node.output if name]
+    if isinstance(graph, onnx.GraphProto):
+        made += [tensor.name for tensor in graph.initializer]
+    twice = [name for name, times in Counter(made).items() if times > 1]
+    if twice:
+        raise ModelError(f"the tensor {printable(twice[0])!r} is made twice, expected one maker")
+    longest = max(map(len, [*made, *(node.name for node in graph.node)]), default=0)
+    limits.check("name", longest, f"a name in it has {longest:,} characters")
+
+
+def _node_count(proto: onnx.ModelProto) -> int:
+    """The nodes of a model when every function is put in the place of its calls.
+
+    Raises ModelError for a function that calls itself, LimitError for one nested too deep.
+    """
+    functions = {(f.domain, f.name): f for f in proto.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    depths: dict[tuple[str, str], int] = {}
+    for key in functions:
+        _measure(key, functions, sizes, depths)
+    deepest = max(depths.values(), default=0)
+    limits.check("depth", deepest, f"its functions call each other {deepest:,} deep")
+    return _size(tensors.nodes(proto.graph), sizes)
+
+
+def _measure(key, functions, sizes, depths) -> None:
+    """Depth first, with a stack: a chain may be longer than Python's own."""
+    stack, open_calls = [key], set()
+    while stack:
+        top = stack[-1]
+        if top in sizes:
+            stack.pop()
+            continue
+        inside = tensors.nodes(functions[top])
+        calls = {c for n in inside if (c := (n.domain, n.op_type)) in functions}
+        waits = [c for c in calls if c not in sizes]
+        if (top in open_calls and waits) or top in calls:
+            raise ModelError(f"the function {printable(top[1])!r} calls itself")
+        open_calls.add(top)
+        if waits:
+            stack.extend(waits)
+            continue
+        sizes[top] = _size(inside, sizes)
+        depths[top] = 1 + max((depths[c] for c in calls), default=0)
+        stack.pop()
+
+
+def _size(nodes: list[onnx.NodeProto], sizes: dict[tuple[str, str], int]) -> int:
+    return sum(sizes.get((n.domain, n.op_type), 1) for n in nodes)

@@ -1,0 +1,84 @@
+"""Paths: those that a user names, which may lie anywhere, and those that a file names, which may not."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from onnxgrad.errors import FileError, MissingFileError
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(name: object) -> str:
+    """A name from a file without what would move the cursor, ring a bell or reverse the line."""
+    return _CONTROL.sub("�", str(name))
+
+
+def regular_file(path: str | os.PathLike[str], expected: str = "a file") -> os.stat_result:
+    """The status of the regular file that a user named; a link may lead there.
+
+    Raises FileError for a folder, a device, a fifo or a socket: reading one may never end.
+    """
+    path = os.fspath(path)
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFileError(f"{printable(path)}: no such file") from None
+    except ValueError:  # a NUL in the name
+        raise FileError(f"{printable(path)!r} is no name of a file") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(f"{printable(path)} is {kind(status.st_mode)}, expected {expected}")
+    return status
+
+
+def kind(mode: int) -> str:
+    """What stands under a name, in words."""
+    kinds = {
+        stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+        stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link",
+        stat.S_IFREG: "a file",
+    }  # fmt: skip
+    return kinds.get(stat.S_IFMT(mode), "no file")
+
+
+def open_file(path: str | os.PathLike[str], expected: str = "a file") -> BinaryIO:
+    """Open the regular file that a user named. The check is repeated on what was opened."""
+    regular_file(path, expected)
+    # O_NONBLOCK: a fifo that took the name in between would wait for a writer.
+    handle = os.open(os.fspath(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        raise FileError(f"{printable(path)} is {kind(mode)}, expected {expected}")
+    return os.fdopen(handle, "rb")
+
+
+def read_bytes(path: str | os.PathLike[str], expected: str = "a file") -> bytes:
+    """The content of the regular file that a user named."""
+    with open_file(path, expected) as file:
+        return file.read()
+
+
+def inside(location: str, *folders: str | os.PathLike[str]) -> Path:
+    """The real path of what a file calls `location`, which must lie in the first folder.
+
+    Links are followed, as long as they end in one of the folders. Raises FileError where the name is
+    absolute, climbs out, or leads out by a link.
+    """
+    if not location or _CONTROL.search(location):
+        raise FileError(f"{printable(location)!r} is no name of a file")
+    if os.path.isabs(location) or Path(location).drive:
+        raise FileError(f"{location!r} is absolute, expected a name inside the folder")
+    if os.path.normpath(location).split(os.sep)[0] == os.pardir:
+        raise FileError(f"{location!r} leads out of its folder")
+    real = Path(os.path.realpath(os.path.join(folders[0], location)))
+    homes = [Path(os.path.realpath(folder)) for folder in folders]
+    if not any(home == real or home in real.parents for home in homes):
+        raise FileError(
+            f"{location!r} is a link that leads out of its folder, to {printable(real)}"
+        )
+    return real

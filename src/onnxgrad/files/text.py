@@ -1,0 +1,55 @@
+"""Text and JSON in files: UTF-8, regular files, JSON of a bounded depth."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from typing import Any, TextIO
+
+from onnxgrad.errors import FileError
+from onnxgrad.files.paths import open_file, printable, read_bytes
+
+DEPTH = 100  # of lists in lists; a tensor has fewer axes
+
+
+def open_text(path: str | os.PathLike[str], encoding: str = "utf-8-sig") -> TextIO:
+    """A text file, with its line ends as they are."""
+    return io.TextIOWrapper(open_file(path), encoding=encoding, newline="")
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """A whole text file. Raises FileError where it is no text."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{printable(path)} is no text: {error}") from error
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """A JSON file. Raises FileError where it is none."""
+    try:
+        return parse_json(read_text(path))
+    except ValueError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{printable(path)} is no JSON: {error}") from error
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON of at most 100 levels. Raises ValueError."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"it is nested deeper than {DEPTH} levels") from None
+    layer, depth = [found], 0
+    while layer:  # level by level: a deep value must not recurse here either
+        layer = [x for each in layer if isinstance(each, (list, dict)) for x in _items(each)]
+        layer, depth = [x for x in layer if isinstance(x, (list, dict))], depth + 1
+        if depth > DEPTH:
+            raise ValueError(f"it is nested deeper than {DEPTH} levels")
+    return found
+
+
+def _items(value: list | dict) -> Any:
+    return value.values() if isinstance(value, dict) else value
