@@ -96,6 +96,7 @@ MAY_OPEN = {
     "data/images.py": {"Image.open"},  # of bytes that onnxgrad.files read
     "demo/digits.py": {"np.load", ".open"},  # a resource of the package
     "dropin/onnxblock/blocks.py": {"onnx.load", "onnx.save"},  # in a temporary folder of its own
+    "stepfile/programs/__init__.py": {".read_text"},  # a resource of the package
     "train/files/checkpoint.py": {
         "os.rename", "shutil.rmtree", ".rename",
     },

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from onnxgrad.errors import ExportError
+from onnxgrad.files.arrays import read_npz, read_safetensors
+from onnxgrad.files.models import read_whole
 from onnxgrad.files.write import save, write_bytes
 from onnxgrad.model.source import Source
 from onnxgrad.stepfile import dropout as standard_dropout
@@ -106,7 +105,7 @@ def _beside(path: Path, word: str) -> Path:
 
 def _newer(model: Any, notes: list) -> onnx.ModelProto:
     """Return the model in an opset that has the operators of the dropout's hash."""
-    proto = onnx.load(model) if isinstance(model, (str, os.PathLike)) else model
+    proto = read_whole(model)
     wanted = standard_dropout.OPSET
     try:
         newer = onnx.version_converter.convert_version(proto, wanted)
@@ -169,9 +168,6 @@ def merge(
 
 def _read_parameters(path: Path) -> dict[str, np.ndarray]:
     try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        return load_file(path)
-    except (SafetensorError, ValueError, zipfile.BadZipFile) as error:
+        return read_npz(path) if path.suffix == ".npz" else read_safetensors(path)
+    except ValueError as error:
         raise ExportError(f"{path} cannot be read as .safetensors or .npz: {error}") from error
