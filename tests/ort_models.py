@@ -39,7 +39,7 @@ def node_model(
         ),
         onnx.TensorProto.FLOAT,
     )
-    types = {"int64": onnx.TensorProto.INT64}
+    types = {"int64": onnx.TensorProto.INT64, "bool": onnx.TensorProto.BOOL}
     graph = helper.make_graph(
         [node],
         contract.name,

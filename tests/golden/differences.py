@@ -55,5 +55,6 @@ EXTENSIONS: dict[str, str] = {
     "BatchNormInternal": "outputs that nobody asks for can be left out; training_mode 0",
     "SoftmaxCrossEntropyLossGrad, SoftmaxCrossEntropyLossInternal": "an empty batch is refused by the old kernel",
     "ConvTransposeGrad, ResizeGrad": "the old package has the schemas, but no kernel for the CPU",
-    "GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad": "not in the old package",
+    "FakeQuant, FakeQuantGrad": "scales along an axis or in blocks (`axis`, `block_size`); the mask can be left out",
+    "GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, LearnedFakeQuantGrad": "not in the old package",
 }

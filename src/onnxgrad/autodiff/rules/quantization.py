@@ -7,7 +7,7 @@ the scale the two give Σ dy·(q - z - x/s), and Σ dy·(q - z) where q was satu
 
 from onnx_ir import DataType
 
-from onnxgrad.autodiff.rule import rule
+from onnxgrad.autodiff.rule import fused, rule
 
 _RANGE = {
     DataType.INT8: (-128, 127), DataType.UINT8: (0, 255), DataType.INT16: (-32768, 32767),
@@ -48,10 +48,52 @@ def quantize_linear(op, x, y_scale, y_zero_point, y, dy, *, axis=1, block_size=0
     return dx, _summed(op, op.Neg(op.Mul(dx, steps)), y_scale, x, axis, block_size)
 
 
+_FAKE = dict(domain="com.microsoft", inputs="input scale zero_point", outputs="output mask")
+
+
+@rule("FakeQuant", wrt="input scale zero_point", **_FAKE)
+def fake_quant(
+    op, input, scale, zero_point, doutput, *,
+    quant_min=0, quant_max=255, axis=1, block_size=0, need,
+):  # fmt: skip
+    """With r = clip(round(t) + z) - z, t = x/s: dx = dy and ds = Σ dy·(r - t) within the range;
+    dx = 0, ds = Σ dy·r and dz = -Σ dy·s where it was left."""
+    wide = _along(op, scale, input, axis, block_size)
+    zero = 0.0
+    if zero_point is not None:
+        zero = op.Round(_along(op, zero_point, input, axis, block_size))
+    steps = op.Div(input, wide)
+    place = op.Add(op.Round(steps), zero)
+    low, high = float(quant_min), float(quant_max)
+    inside = op.And(op.GreaterOrEqual(place, low), op.LessOrEqual(place, high))
+    dx = op.Where(inside, doutput, 0.0)
+    ds = dz = None
+    if "scale" in need:
+        r = op.Sub(op.Clip(place, low, high), zero)
+        terms = op.Mul(doutput, op.Where(inside, op.Sub(r, steps), r))
+        ds = _summed(op, terms, scale, input, axis, block_size)
+    if "zero_point" in need and zero_point is not None:
+        terms = op.Where(inside, 0.0, op.Neg(op.Mul(doutput, wide)))
+        dz = _summed(op, terms, zero_point, input, axis, block_size)
+    return dx, ds, dz
+
+
+@fused("FakeQuant", wrt="input scale zero_point", **_FAKE)
+def fake_quant_fused(op, input, scale, zero_point, doutput, *, attrs, need):
+    """One pass over memory for all three."""
+    wanted = [name in need for name in ("input", "scale", "zero_point")]
+    return op.LearnedFakeQuantGrad(doutput, input, scale, zero_point, **attrs, outputs=wanted)
+
+
+def _is_one(op, scale, block_size):
+    """A vector of one scale is one scale for all, as onnxruntime's writers have it."""
+    return not block_size and op.dims(scale) == (1,)
+
+
 def _along(op, scale, x, axis, block_size):
     """A scale per tensor, per slice along an axis, or per block of it, to broadcast against x."""
     rank = op.rank(x)
-    if op.rank(scale) == 0:
+    if op.rank(scale) == 0 or _is_one(op, scale, block_size):
         return scale
     axis %= rank
     if not block_size:
@@ -68,8 +110,8 @@ def _along(op, scale, x, axis, block_size):
 def _summed(op, d, scale, x, axis, block_size):
     """The adjoint of `_along`."""
     rank = op.rank(x)
-    if op.rank(scale) == 0:
-        return op.ReduceSum(d, keepdims=0)
+    if op.rank(scale) == 0 or _is_one(op, scale, block_size):
+        return op.reshape_like(op.ReduceSum(d, keepdims=0), scale)
     axis %= rank
     if not block_size:
         others = [i for i in range(rank) if i != axis]
