@@ -41,9 +41,10 @@ LIBRARIES = {
 }
 
 # A part of the package may import these parts.
-BASE = {"errors", "contracts", "files", "graph"}
+BASE = {"errors", "notes", "contracts", "files", "graph"}
 MAY_IMPORT = {
     "errors": set(),
+    "notes": set(),
     "contracts": {"errors"},
     "kernels": {"errors", "contracts"},
     "ort": {"errors", "contracts", "files"},

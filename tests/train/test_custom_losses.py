@@ -94,7 +94,7 @@ def test_several_outputs_with_weights():
 def test_one_loss_of_several_outputs_is_said():
     model, x, y = regression(outputs=2)
     trainer = Trainer(model, loss="mse")
-    assert trainer.notes == [
+    assert list(map(str, trainer.notes)) == [
         "the loss is of output 'y0', the first of 2; give a dict by output name to judge others"
     ]
     assert list(trainer.get_weights()) == ["w0"]
@@ -115,7 +115,7 @@ def test_an_activation_before_the_loss_is_left_out(activation, loss):
     ended.graph.output[0].name = "p"
     trainer = Trainer(ended, loss=loss, optimizer="sgd", lr=0.0)
     name = "CrossEntropy" if loss == "cross_entropy" else "BinaryCrossEntropy"
-    assert trainer.notes == [
+    assert list(map(str, trainer.notes)) == [
         f"output 'p' ends in {activation}: {name} uses the logits 'y0' before it"
     ]
     assert trainer.step(x, y)["loss"] == plain.step(x, y)["loss"]

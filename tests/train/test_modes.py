@@ -58,12 +58,12 @@ def test_shared_statistics_stay_frozen_and_it_is_said():
     model.graph.node.insert(2, extra)
     relu = next(n for n in model.graph.node if n.op_type == "Relu")
     relu.input[0] = "again"
-    trainer = Trainer(model, loss="cross_entropy")
+    trainer = Trainer(model, loss="cross_entropy", tie="all")
     assert len(nodes) == 2
     assert "mean1" not in trainer.get_weights()
     assert "mean2" in trainer.get_weights()
-    assert trainer.notes[-1] == (
-        "batch normalisation 'again' stays frozen: another one shares its running statistics"
+    assert str(trainer.notes[-1]).startswith(
+        "batch normalisation 'again' stays frozen: another use shares its statistics"
     )
 
 
@@ -99,7 +99,7 @@ def test_dropout_acts_in_training_only(training):
 def test_dropout_is_put_before_the_last_layer():
     problem = problems.mlp()
     trainer = Trainer(problem.model(), loss="cross_entropy", dropout=0.5)
-    assert trainer.notes == ["the model has no Dropout: one is put behind 'a2'"]
+    assert list(map(str, trainer.notes)) == ["the model has no Dropout: one is put behind 'a2'"]
     x, y = problem.batches[0]
     first, again = trainer.step(x, y)["loss"], trainer.step(x, y)["loss"]
     assert first != again

@@ -85,13 +85,13 @@ def choose(path: str, train: list[str], freeze: list[str]) -> tuple[list[str], l
     """Return the initializers that are trained, and those that are frozen: named, or statistics."""
     from onnxgrad.files.models import read_proto
     from onnxgrad.graph import load
-    from onnxgrad.model import parameters
+    from onnxgrad.model import parameters, roles
 
     proto = read_proto(path)
     own = [t.name for t in proto.graph.initializer]
     model = load(path)
-    found = [v for v in parameters.candidates(model, model.graph.outputs) if v.name in set(own)]
-    found = [v for v in found if v.name not in freeze]
+    kept = set(own) - set(freeze)
+    found = [t for t in roles.judge(model, model.graph.outputs) if t.name in kept]
     trained = parameters.select(train, model, found)
     statistics = {
         name

@@ -67,6 +67,9 @@ class Config:
     dropout: float = setting(
         -1.0, "dropout rate; below 0: as in the model", float, limits=(-math.inf, 0.999)
     )
+    tie: str = setting("", "shared tensors to keep as one, with commas; all: every one")
+    untie: str = setting("", "shared tensors to part, with commas; all: every one")
+    keep_float32: bool = setting(False, "write a half-precision model in float32", bool)
     seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, math.inf))
     threads: int = setting(0, "threads; 0: all cores", int, limits=(0, 4096))
     max_time: float = setting(

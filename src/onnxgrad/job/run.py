@@ -66,7 +66,7 @@ class Run:
         self.prepared, self.loss, self.notes = prepared, prepared.loss, list(prepared.notes)
         self.trainer = self._trainer(prepared)
         self.data, self.validation = self._split(prepared)
-        self.notes += self.trainer.notes
+        self.notes += [str(note) for note in self.trainer.notes]
         for batches in filter(None, (self.data, self.validation)):
             self._check_rows(batches)
         self._check_logits()
@@ -79,6 +79,7 @@ class Run:
             schedule=config.schedule, warmup=config.warmup, clip_norm=config.clip or None,
             accumulate=config.accumulate, freeze_bn=config.freeze_bn,
             dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
+            tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
             threads=config.threads or None,
         )  # fmt: skip
 
@@ -136,7 +137,7 @@ class Run:
 
     def _check_logits(self) -> None:
         """Cross entropy takes logits; a softmax that is not one operator is seen only in its numbers."""
-        if self.loss != "cross_entropy" or any("Softmax" in note for note in self.notes):
+        if self.loss != "cross_entropy" or self._takes_logits():
             return
         batch = next(self.data.in_order())
         inputs = {n: batch.arrays[n] for n in self.trainer.input_names}
@@ -148,6 +149,9 @@ class Run:
                 f"output '{name}' adds up to 1: it holds probabilities, and cross_entropy takes what lies before a "
                 "softmax; it will learn slowly"
             )
+
+    def _takes_logits(self) -> bool:
+        return any(note.kind == "logits" for note in self.trainer.notes)
 
     def _check_rows(self, batches: Batches) -> None:
         """Look at every row once, before the first step; a message names the file and its own column."""

@@ -6,13 +6,12 @@ written is the model that people deploy.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import onnx
 import onnx_ir as ir
 
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.model.parameters import head_nodes, leads_to_weight
+from onnxgrad.notes import Note
 
 KEY = "dropout/key"  # an input of the training graph: seed and batch
 
@@ -57,14 +56,13 @@ def _set_training(node: ir.Node, training: bool) -> None:
 # ---- batch normalisation
 
 
-def train_batch_norm(model: ir.Model, trainable: set[str], notes: list[str]) -> dict[str, str]:
+def train_batch_norm(model: ir.Model, trainable: set[str], notes: list[Note]) -> dict[str, str]:
     """Let batch normalisations use the statistics of the batch; return name -> name of its update.
 
     Only those whose scale or bias is trained: a frozen layer keeps its statistics too. The new
     running statistics are outputs of the node: momentum·old + (1 - momentum)·batch.
     """
     nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
-    used = Counter(v.name for n in nodes for v in n.inputs[3:5])
     updates: dict[str, str] = {}
     for node in nodes:
         scale, bias, mean, var = node.inputs[1:5]
@@ -72,13 +70,12 @@ def train_batch_norm(model: ir.Model, trainable: set[str], notes: list[str]) -> 
             continue
         name = node.name or node.outputs[0].name
         if any(ir.convenience.get_const_tensor(v) is None for v in (mean, var)):
-            notes.append(f"batch normalisation {name!r} stays frozen: its statistics are computed")
+            text = f"batch normalisation {name!r} stays frozen: its statistics are computed"
+            notes.append(Note("frozen", name, text))
             continue
-        if used[mean.name] > 1 or used[var.name] > 1:
-            notes.append(
-                f"batch normalisation {name!r} stays frozen: "
-                "another one shares its running statistics"
-            )
+        if len(mean.uses()) > 1 or len(var.uses()) > 1:
+            text = f"batch normalisation {name!r} stays frozen: another use shares its statistics"
+            notes.append(Note("frozen", name, text, "--untie gives each its own"))
             continue
         _set_training(node, True)
         for value, output in zip((mean, var), node.outputs[1:], strict=True):
@@ -92,7 +89,7 @@ def train_batch_norm(model: ir.Model, trainable: set[str], notes: list[str]) -> 
 
 
 def train_dropout(
-    model: ir.Model, rate: float | None, weights: list[ir.Value], notes: list[str]
+    model: ir.Model, rate: float | None, weights: list[ir.Value], notes: list[Note]
 ) -> bool:
     """Make the model's Dropout nodes act, at `rate` or their own; say whether any acts.
 
@@ -107,7 +104,8 @@ def train_dropout(
     if not nodes and rate:
         places = _before_head(model, weights, rate)
         names = ", ".join(repr(x.name) for _, x, _ in places) or "nothing: no last layer was found"
-        notes.append(f"the model has no Dropout: one is put behind {names}")
+        text = f"the model has no Dropout: one is put behind {names}"
+        notes.append(Note("dropout", "", text))
     stream = 0
     for output, x, own in places:
         if own:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxgrad.files.models import is_path, read_proto
+from onnxgrad.files.external import FileTensor, Folder, is_external
+from onnxgrad.files.models import is_path, read_proto, to_ir
 from onnxgrad.model.modes import proto_to_inference
 
 
@@ -30,8 +32,30 @@ class Source:
             self.proto = onnx.ModelProto()
             self.proto.CopyFrom(read_proto(model))
         proto_to_inference(self.proto)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the proto anew, after a change of its tensors."""
         # what can be written back, in the order of the file
         self.tensors = dict(self.tensors_of(self.proto))
+
+    def as_ir(self) -> ir.Model:
+        """Return the model as a graph; external weights are read from beside its file."""
+        return to_ir(self.proto, self.path if self.path is not None else self.proto)
+
+    def array(self, name: str) -> np.ndarray:
+        """Return the numbers of a tensor of the main graph."""
+        return self._tensor(name).numpy()
+
+    def raw(self, name: str) -> bytes:
+        """Return the numbers of a tensor as the bytes that a file holds."""
+        return self._tensor(name).tobytes()
+
+    def _tensor(self, name: str) -> ir.TensorProtocol:
+        tensor = ir.from_proto(self.tensors[name])
+        return (
+            FileTensor.of(tensor, Folder(self.path)) if is_external(self.tensors[name]) else tensor
+        )
 
     def digest(self) -> str:
         """Return the SHA-256 of the graph without its weights: what a checkpoint belongs to."""

@@ -16,12 +16,12 @@ from onnxgrad.errors import ExportError
 from onnxgrad.files.arrays import read_npz, read_safetensors
 from onnxgrad.files.models import read_whole
 from onnxgrad.files.write import save, write_bytes
-from onnxgrad.model.source import Source
+from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.stepfile import dropout as standard_dropout
 from onnxgrad.stepfile.graph import Clipping, Description, initial_model, step_model
 from onnxgrad.stepfile.programs import program
 from onnxgrad.train import optimizers
-from onnxgrad.train.files.export import export_tensors
+from onnxgrad.train.files.export import export_draft
 from onnxgrad.train.step import build
 from onnxgrad.train.step.setup import Setup
 
@@ -148,21 +148,22 @@ def merge(
 
     Raises ExportError where a name or a shape is not the model's.
     """
-    source = Source(model)
+    subject = TrainableModel(model)
+    known = {t.name: t.shape for t in subject.tensors()}
     tensors = _read_parameters(Path(parameters))
     for name, array in tensors.items():
-        if name not in source.tensors:
-            listed = ", ".join(map(repr, list(source.tensors)[:5]))
+        if name not in known:
+            listed = ", ".join(map(repr, list(known)[:5]))
             raise ExportError(
                 f"{parameters} has {name!r}, which the model does not have (it has {listed} …); "
                 "expected the parameters of a step file of this model"
             )
-        expected = tuple(source.tensors[name].dims)
+        expected = known[name]
         if array.shape != expected:
             raise ExportError(
                 f"{parameters}: {name!r} has shape {list(array.shape)}, expected {list(expected)}"
             )
-    export_tensors(source, tensors, output)
+    export_draft(subject.source, subject.write_back(tensors), output)
     return list(tensors)
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from onnxgrad import kernels
 from onnxgrad.data.arrays import Batch, make_data
 from onnxgrad.errors import DivergedError
+from onnxgrad.model.change import Change
+from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.train import optimizers, schedules
 from onnxgrad.train.loop.evaluation import Evaluation
 from onnxgrad.train.loop.loop import History, Loop
@@ -38,6 +40,11 @@ class Trainer:
     freeze_bn: keep batch normalisations as the model has them; otherwise they use the statistics of
         the batch and update their own, as in PyTorch's training mode.
     dropout: the rate of the model's Dropout nodes; where it has none, one is put before the head.
+    tie, untie: names or patterns of tensors that several places share, to keep one that would be
+        untied, or to part one that would stay. A shared tensor whose elements are all equal was
+        merged by an exporter and is untied; others (embedding and head) stay tied.
+    keep_float32: write a float16 or bfloat16 model in float32, in which it is trained.
+    changes: further capabilities, each an `onnxgrad.model.change.Change`.
     seed: of shuffling and dropout. threads: of the session and the optimizer; default all cores.
 
         >>> import numpy as np, onnx, onnxgrad
@@ -70,6 +77,10 @@ class Trainer:
         accumulate: int = 1,
         freeze_bn: bool = False,
         dropout: float | None = None,
+        tie: str | Iterable[str] = (),
+        untie: str | Iterable[str] = (),
+        keep_float32: bool = False,
+        changes: Iterable[Change] = (),
         seed: int = 0,
         threads: int | None = None,
     ):
@@ -79,8 +90,11 @@ class Trainer:
         self.optimizer = optimizers.resolve(optimizer, lr)
         self.schedule = schedules.resolve(schedule, warmup)
         self.metrics = resolve_metrics(metrics)
+        subject = TrainableModel(
+            model, tie=tie, untie=untie, keep_float32=keep_float32, changes=changes
+        )
         self._setup = Setup(
-            model, loss, loss_weights or {}, trainable, self.optimizer, groups,
+            subject, loss, loss_weights or {}, trainable, self.optimizer, groups,
             freeze_bn=freeze_bn, dropout=dropout, seed=self.seed,
         )  # fmt: skip
         self.store, self.notes = self._setup.store, self._setup.notes

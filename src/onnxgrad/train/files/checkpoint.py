@@ -64,7 +64,7 @@ def _write(trainer: Trainer, folder: Path, progress: dict[str, Any]) -> None:
     files = {name: _digest(folder / name) for name in (MODEL, OPTIMIZER)}
     state = {
         "format": FORMAT,
-        "model": trainer._setup.source.digest(),
+        "model": trainer._setup.model.source.digest(),
         "files": files,
         "step": trainer._stepper.steps,
         "batches": trainer._stepper.batches,
@@ -168,7 +168,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, n
 
 
 def _check(trainer: Trainer, path: Path, state: dict, weights: dict, tensors: dict) -> None:
-    if state.get("model") != trainer._setup.source.digest():
+    if state.get("model") != trainer._setup.model.source.digest():
         raise CheckpointError(f"{path}: it is a checkpoint of another model")
     if state.get("seed") != trainer.seed:
         raise CheckpointError(f"{path}: its seed is {state.get('seed')}, not {trainer.seed}")

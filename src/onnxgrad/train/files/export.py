@@ -17,14 +17,12 @@ from onnxgrad.files.external import Folder, is_external, place
 from onnxgrad.files.models import read_proto
 from onnxgrad.files.tensors import tensors as every_tensor
 from onnxgrad.files.write import check_target, copy_file, flush, replace, work_folder, write_bytes
+from onnxgrad.model.change import Draft
 from onnxgrad.model.source import Source
 
 if TYPE_CHECKING:
     from onnxgrad.train.loop.evaluation import Evaluation
     from onnxgrad.train.step.setup import Setup
-
-# Constant folding and fused layouts of the plain session round differently: relative to the largest output.
-TOLERANCE = 1e-3
 
 
 def export(
@@ -35,26 +33,28 @@ def export(
 ) -> list[str]:
     """Write `setup`'s model with the store's tensors to `path`; see Trainer.save. Returns notes."""
 
+    draft = setup.model.write_back(setup.store.tensors())
+
     def verify(file: Path, path: Path) -> None:
-        _verify(file, setup, evaluation, path)
+        _verify(file, setup, evaluation, path, draft.tolerance)
 
-    return export_tensors(setup.source, setup.store.tensors(), path, metadata, verify)
+    return export_draft(setup.model.source, draft, path, metadata, verify)
 
 
-def export_tensors(
+def export_draft(
     source: Source,
-    tensors: Mapping[str, np.ndarray],
+    draft: Draft,
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
     verify: Callable[[Path, Path], None] | None = None,
 ) -> list[str]:
-    """Write `source` with other tensors; `verify` tries the file before it takes its name."""
+    """Write `draft`, made of `source`; `verify` tries the file before it takes its name."""
     path = Path(os.path.abspath(path))
     try:
         check_target(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with work_folder(path.parent, path.name) as work:
-            data = _write(source, tensors, work, path, metadata or {})
+            data = _write(source, draft, work, path, metadata or {})
             if verify is not None:
                 verify(work / path.name, path)
             return _publish(work, path, data)
@@ -66,14 +66,13 @@ def export_tensors(
 
 def _write(
     source: Source,
-    tensors: Mapping[str, np.ndarray],
+    draft: Draft,
     work: Path,
     path: Path,
     metadata: Mapping[str, str],
 ) -> list[str]:
     """Write the model and its data files into `work`; return the names of the data files."""
-    model = onnx.ModelProto()
-    model.CopyFrom(source.proto)
+    model, tensors = draft.proto, draft.tensors
     known = {entry.key: entry.value for entry in model.metadata_props}
     onnx.helper.set_model_props(model, {**known, **metadata})
     folder, names = Folder(source.path), _data_names(model, path)
@@ -96,7 +95,7 @@ def _set(tensor: onnx.TensorProto, array: np.ndarray, work: Path) -> None:
     """Put an array where a tensor keeps its numbers."""
     raw = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
     if not is_external(tensor):
-        for field in ("float_data", "double_data"):
+        for field in ("float_data", "double_data", "int32_data"):
             tensor.ClearField(field)
         tensor.raw_data = raw
         return
@@ -163,8 +162,12 @@ def _data_of(path: Path) -> set[str]:
     return {name for name in found if (path.parent / name).exists()}
 
 
-def _verify(file: Path, setup: Setup, evaluation: Evaluation, path: Path) -> None:
-    """Run the file in a plain session and compare it with the trainer's own prediction."""
+def _verify(file: Path, setup: Setup, evaluation: Evaluation, path: Path, tolerance: float) -> None:
+    """Run the file in a plain session and compare it with the trainer's own prediction.
+
+    Constant folding and fused layouts of the plain session round differently, half precision more
+    so: `tolerance` is relative to the largest output.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -181,9 +184,10 @@ def _verify(file: Path, setup: Setup, evaluation: Evaluation, path: Path) -> Non
     if sample is None or _is_random(setup):
         return
     expected = evaluation.run(Batch(sample, 0))
-    got = dict(zip(setup.outputs, session.run(setup.outputs, sample), strict=True))
+    feeds = {i.name: _as(sample[i.name], i.type) for i in session.get_inputs() if i.name in sample}
+    got = dict(zip(setup.outputs, session.run(setup.outputs, feeds), strict=True))
     for name, value in expected.items():
-        if value.dtype.kind == "f" and not _close(value, got[name]):
+        if value.dtype.kind == "f" and not _close(value, got[name], tolerance):
             worst = float(np.abs(value - got[name]).max())
             raise ExportError(
                 f"{path} was not written: output {name!r} of a plain session differs from the "
@@ -191,11 +195,16 @@ def _verify(file: Path, setup: Setup, evaluation: Evaluation, path: Path) -> Non
             )
 
 
-def _close(a: np.ndarray, b: np.ndarray) -> bool:
+def _as(array: np.ndarray, kind: str) -> np.ndarray:
+    """An input in the type that the file has: half precision, where the trainer works in float32."""
+    return array.astype(np.float16) if kind == "tensor(float16)" else array
+
+
+def _close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
     if a.shape != b.shape:
         return False
     size = np.abs(a[np.isfinite(a)]).max(initial=0.0)
-    return bool(np.allclose(a, b, rtol=0, atol=TOLERANCE * size + 1e-6, equal_nan=True))
+    return bool(np.allclose(a, b, rtol=0, atol=tolerance * size + 1e-6, equal_nan=True))
 
 
 def _invented(setup: Setup) -> dict[str, np.ndarray] | None:
@@ -215,4 +224,4 @@ def _invented(setup: Setup) -> dict[str, np.ndarray] | None:
 
 def _is_random(setup: Setup) -> bool:
     random = ("RandomNormal", "RandomUniform", "Bernoulli", "Multinomial")
-    return any(n.op_type.startswith(random) for n in setup.source.proto.graph.node)
+    return any(n.op_type.startswith(random) for n in setup.model.source.proto.graph.node)

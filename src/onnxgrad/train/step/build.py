@@ -16,6 +16,7 @@ from onnxgrad.autodiff import grad
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, make_input
 from onnxgrad.graph.nodes import values_of
+from onnxgrad.notes import Note
 from onnxgrad.train.losses import Loss, Target
 
 OWN = Loss()  # the output is the loss itself
@@ -28,7 +29,7 @@ class Objective:
     losses: dict[str, Loss]
     weights: dict[str, float]
     targets: dict[str, Target] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 @dataclass
@@ -111,11 +112,11 @@ def _before_activation(op: Builder, output: ir.Value, loss: Loss, objective: Obj
         axis = node.attributes["axis"].value if "axis" in node.attributes else -1
         if axis % rank != loss.class_axis(rank):
             return output
-    note = (
+    text = (
         f"output {output.name!r} ends in {node.op_type}: "
         f"{type(loss).__name__} uses the logits {node.inputs[0].name!r} before it"
     )
-    objective.notes.append(note)
+    objective.notes.append(Note("logits", output.name, text))
     return node.inputs[0]
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.data.arrays import Names
-from onnxgrad.graph import load
-from onnxgrad.model import parameters
-from onnxgrad.model.modes import KEY, to_inference, train_batch_norm, train_dropout
-from onnxgrad.model.source import Source
+from onnxgrad.model import parameters, roles
+from onnxgrad.model.modes import KEY, train_batch_norm, train_dropout
+from onnxgrad.model.trainable import TrainableModel
+from onnxgrad.notes import Note
 from onnxgrad.train.foreign_loss import resolve as resolve_loss
 from onnxgrad.train.optimizers import Optimizer, override
 from onnxgrad.train.step import build
@@ -36,12 +37,11 @@ class Setup:
         seed: int,
         ops: str = "fused",
     ):
-        self.source = Source(model)
-        self.base = load(model)
-        to_inference(self.base)
+        self.model = model if isinstance(model, TrainableModel) else TrainableModel(model)
+        self.base = self.model.graph
         self.inputs = build.describe_inputs(self.base)
         self.outputs = [v.name for v in self.base.graph.outputs]
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self.objective = self._objective(loss, loss_weights)
         self.trainable = self._trainable(trainable)
         training = self.base.clone()
@@ -55,7 +55,7 @@ class Setup:
         self.key[0] = seed
         drops = train_dropout(training, dropout, weights, self.notes)
         self.settings = {KEY: self.key} if drops else {}
-        arrays = self._arrays([*self.trainable, *statistics])
+        arrays = self.model.arrays([*self.trainable, *statistics])
         self.graph = build.training_graph(
             training, self.objective, self.trainable, statistics, ops=ops
         )
@@ -69,9 +69,8 @@ class Setup:
         self.names = Names(tuple(self.inputs), targets)
 
     def _objective(self, loss: Any, weights: Mapping[str, float]) -> build.Objective:
-        floats = [v.name for v in self.base.graph.outputs if v.dtype in parameters.TYPES]
         if not isinstance(loss, Mapping):
-            loss = self._default_output(loss, floats)
+            loss = self._default_output(loss, self.model.float_outputs())
         for name in (*loss, *weights):
             if name not in self.outputs:
                 listed = ", ".join(map(repr, self.outputs))
@@ -88,8 +87,12 @@ class Setup:
                 raise ValueError("the model has no float32 or float64 output to train on")
             if len(floats) > 1:
                 self.notes.append(
-                    f"the loss is of output {floats[0]!r}, the first of {len(floats)}; "
-                    "give a dict by output name to judge others"
+                    Note(
+                        "judged",
+                        floats[0],
+                        f"the loss is of output {floats[0]!r}, the first of {len(floats)}",
+                        "give a dict by output name to judge others",
+                    )
                 )
             return {floats[0]: loss}
         scalars = [n for n in floats if values[n].shape is not None and len(values[n].shape) == 0]
@@ -101,22 +104,16 @@ class Setup:
         return {"loss" if "loss" in scalars else scalars[0]: build.OWN}
 
     def _trainable(self, patterns: str | Iterable[str]) -> list[str]:
-        values = {v.name: v for v in self.base.graph.outputs}
-        found = parameters.candidates(self.base, [values[n] for n in self.objective.losses])
-        order = {name: i for i, name in enumerate(self.source.tensors)}
-        found = sorted((v for v in found if v.name in order), key=lambda v: order[v.name])
-        return parameters.select(patterns, self.base, found)
-
-    def _arrays(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-        values = build.values_of(self.base)
-        return {n: ir.convenience.get_const_tensor(values[n]).numpy() for n in names}
+        self.tensors = self.model.tensors(self.objective.losses)
+        self.notes += self.model.notes(self.tensors)
+        return parameters.select(patterns, self.base, self.tensors)
 
     def _groups(self, groups, optimizer) -> tuple[dict[str, int], list[Optimizer]]:
         """Return the group of each parameter, the first that names it, and each one's optimizer."""
         of = dict.fromkeys(self.trainable, 0)
         settings = [optimizer]
-        values = build.values_of(self.base)
-        found = [values[n] for n in self.trainable]
+        found = [t for t in self.tensors if t.name in of]
+        found = [replace(t, kind=roles.WEIGHT) for t in found]
         for number, group in enumerate(groups, 1):
             if "params" not in group:
                 raise ValueError(f"group {number - 1} has no 'params', expected names or patterns")

@@ -1,0 +1,56 @@
+"""The seam for capabilities: each is a change of the model, and knows the way back into the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnxgrad.notes import Note
+
+if TYPE_CHECKING:
+    from onnxgrad.model.roles import Tensor
+    from onnxgrad.model.source import Source
+
+
+@dataclass
+class Draft:
+    """The file before it is written: its graph, and the numbers that go into it by tensor name.
+
+    `tolerance` is how far the file's outputs may lie from the trained graph's, relative to the
+    largest: a change that rounds (half precision, quantisation) raises it with a reason.
+    """
+
+    proto: onnx.ModelProto
+    tensors: dict[str, np.ndarray]
+    tolerance: float = 1e-3
+    notes: list[Note] = field(default_factory=list)
+
+
+class Change:
+    """A capability. What a subclass does not need it leaves out; the step never knows which were used.
+
+    The order of one run: `rewrite` of every change, `apply` of every change, `judge`, training,
+    and `write_back` of every change in the opposite order.
+    """
+
+    def rewrite(self, source: Source) -> None:
+        """Change the file itself (new tensors, another head), before anything reads its graph."""
+
+    def apply(self, model: ir.Model) -> None:
+        """Change the graph that is trained and evaluated, which is otherwise the file's."""
+
+    def judge(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Say anew what is a weight: an adapter freezes the rest and trains its own."""
+        return tensors
+
+    def describe(self) -> Iterable[Note]:
+        """Say what was done and why, after `apply`."""
+        return ()
+
+    def write_back(self, draft: Draft) -> None:
+        """Turn trained tensors into what the file holds: merge, transpose, round, quantise."""

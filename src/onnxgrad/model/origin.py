@@ -1,0 +1,131 @@
+"""What exporters leave in a file about where its tensors come from: modules, parameters, buffers.
+
+PyTorch's newer exporter writes the call that became a node, with its parameters by name, and for each
+tensor whether it was a parameter or a buffer. The older one writes the module into the name of a
+node, and an Identity node for every parameter that it merged with an equal one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+
+import onnx
+
+SCOPES = "pkg.torch.onnx.name_scopes"
+CALL = "pkg.torch.onnx.fx_node"
+KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+ORIGINAL = "pkg.torch.onnx.original_node_name"
+FOLDED = "pkg.onnxscript.optimizer.folded_from"
+
+_GENERATED = re.compile(
+    r"(onnx::\w+_\d+|val_\d+|\d+|_?scalar_tensor\w*|c_lifted\w*|lifted\w*|/.*|.*_output_\d+)"
+)
+
+_RECURRENT = {1: "W", 2: "R", 3: "B", 5: "initial_h", 6: "initial_c"}
+# What a layer calls the tensors that its node reads, by input.
+_ROLES = {
+    "BatchNormalization": {1: "weight", 2: "bias", 3: "running_mean", 4: "running_var"},
+    "PRelu": {1: "weight"},
+    "Gather": {0: "weight"},
+    "Add": {0: "bias", 1: "bias"},
+    "Mul": {0: "weight", 1: "weight"},
+    "LSTM": _RECURRENT,
+    "GRU": _RECURRENT,
+    "RNN": _RECURRENT,
+}
+_LAYER = {1: "weight", 2: "bias"}
+
+
+def is_generated(name: str) -> bool:
+    """Say whether an exporter made up a name: it is then no parameter's own."""
+    return _GENERATED.fullmatch(name) is not None
+
+
+def properties(entries: Iterable[onnx.StringStringEntryProto]) -> dict[str, str]:
+    """Return the metadata of a node or value of a file."""
+    return {entry.key: entry.value for entry in entries}
+
+
+def scope_of(name: str, metadata: Mapping[str, str]) -> str:
+    """Return the module that a node belongs to, as PyTorch spells it; "" where nothing tells.
+
+    >>> scope_of("/layers/layers.1/BatchNormalization", {})
+    'layers.1'
+    >>> scope_of("node_layer_norm_1", {SCOPES: "['', 'blocks.1', 'blocks.1.norm', 'layer_norm_1']"})
+    'blocks.1.norm'
+    """
+    if SCOPES in metadata:
+        try:
+            scopes = [str(s) for s in ast.literal_eval(metadata[SCOPES])]
+        except (ValueError, SyntaxError):
+            return ""
+        return re.sub(r"@\d+", "", scopes[-2]) if len(scopes) > 1 else ""
+    if not name.startswith("/"):
+        return ""
+    path: list[str] = []
+    for part in name.split("/")[1:-1]:
+        if path and part.startswith(path[-1] + "."):
+            path[-1] = part  # `layers` and then `layers.1`: one module and its child
+        else:
+            path.append(part)
+    return ".".join(path)
+
+
+def parameters_of(metadata: Mapping[str, str]) -> list[str]:
+    """Return the parameters and buffers in the call that became a node, as the exporter mangles them."""
+    return re.findall(r"%([pb]_\w+)", metadata.get(CALL, ""))
+
+
+def role_of(op_type: str, index: int) -> str:
+    """Return what a layer calls its input: weight, bias, running_mean …"""
+    return _ROLES.get(op_type, _LAYER).get(index, f"input{index}")
+
+
+def unmangled(token: str, scope: str) -> str:
+    """Return a parameter's own name from the exporter's form of it.
+
+    >>> unmangled("p_blocks_1_norm_weight", "blocks.1.norm")
+    'blocks.1.norm.weight'
+    """
+    text, prefix = (
+        token[2:],
+        scope.replace(".", "_").lower() + "_",
+    )  # the exporter lowers all letters
+    return f"{scope}.{text[len(prefix) :]}" if scope and text.startswith(prefix) else text
+
+
+# Calls of PyTorch whose results the newer exporter computes beforehand: names that are no parameter's.
+_CALLS = re.compile(
+    r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor|expand|repeat|slice|select"
+    r"|index|gather|unsqueeze|squeeze|view|reshape|permute|transpose|t|to|_to_copy|alias|clone|cat"
+    r"|stack|triu|tril|add|sub|mul|div|neg|pow|exp|sin|cos|where|eq|ge|le|gt|lt|rsub|reciprocal"
+    r"|embedding|detach|contiguous|flatten|lift_fresh\w*|type_as|full_like|zeros_like|ones_like"
+    r"|convert_element_type|logical_not|masked_fill|copy|tmp|cast|mm|matmul|bmm|dropout)(_\d+)?"
+)
+
+
+def is_computed(metadata: Mapping[str, str]) -> bool:
+    """Say whether the newer exporter computed a tensor beforehand, and from no parameter or buffer."""
+    if FOLDED not in metadata:
+        return False
+    try:
+        names = [str(n) for n in ast.literal_eval(metadata[FOLDED])]
+    except (ValueError, SyntaxError):
+        return False
+    return all(_CALLS.fullmatch(n) for n in names)
+
+
+def same_but_numbers(a: str, b: str) -> bool:
+    """Say whether two parameters have the same place in two layers of a list.
+
+    >>> same_but_numbers("encoder.layers.0.linear1.bias", "encoder.layers.1.linear1.bias")
+    True
+    >>> same_but_numbers("embedding.weight", "head.weight")
+    False
+    """
+    left, right = a.split("."), b.split(".")
+    pairs = zip(left, right, strict=False)
+    alike = all(x == y or (x.isdigit() and y.isdigit()) for x, y in pairs)
+    return a != b and len(left) == len(right) and alike

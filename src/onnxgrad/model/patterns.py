@@ -1,0 +1,136 @@
+"""What numbers betray about a tensor: masks, tables and windows are functions of the index, weights never."""
+
+from __future__ import annotations
+
+import numpy as np
+
+HUGE = 1e4  # beyond it, below zero: what masks add to scores
+NEAR = 1e-4  # relative to the largest element: tables are computed in float
+LEAST = 3  # equations that must hold beside the unknowns: chance does not meet as many
+
+
+MOST = 256  # elements along an axis that are looked at in large tensors: a pattern shows in a corner as well
+LARGE = 1 << 18  # elements
+
+
+def describe(array: np.ndarray, pointwise: bool = True) -> tuple[str, str] | None:
+    """Return the kind of a tensor that cannot be a weight and the reason, or None.
+
+    `pointwise`: only operators such as Add and Mul read it. Weights of layers may be rounded to
+    few numbers, which alone makes no grid of them.
+
+    >>> describe(np.triu(np.full((4, 4), -np.inf), 1))
+    ('mask', 'it holds -inf')
+    >>> describe(np.arange(8.0))[0]
+    'table'
+    >>> describe(np.random.default_rng(0).normal(size=(8, 4))) is None
+    True
+    """
+    if array.size == 0:
+        return None
+    part = array if array.size <= LARGE else array[tuple(slice(MOST) for _ in array.shape)]
+    corner = np.asarray(part, np.float64)
+    mask = _mask(corner)
+    if mask:
+        return "mask", mask
+    if corner.size < 4 or (corner == corner.flat[0]).all():
+        return None
+    found = _table(corner) or _window(array) or _filters(corner)
+    return found or (_grid(np.asarray(array, np.float64)) if pointwise else None)
+
+
+def _mask(array: np.ndarray) -> str:
+    if not np.isfinite(array).all():
+        bad = array[~np.isfinite(array)][0]
+        return f"it holds {bad:g}"
+    if array.size < 2:
+        return ""
+    low = array <= -HUGE
+    if low.any() and (low | (np.abs(array) <= 1)).all():
+        return f"it holds {array.min():.3g} beside {'zeros' if not array[~low].any() else 'small numbers'}"
+    if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 2 and _is_triangle(array):
+        return "it is a triangle of ones"
+    return ""
+
+
+def _is_triangle(array: np.ndarray) -> bool:
+    ones = np.ones(array.shape[-2:])
+    return any((array == f(ones, k)).all() for f in (np.tril, np.triu) for k in (-1, 0, 1))
+
+
+def _table(array: np.ndarray) -> tuple[str, str] | None:
+    """Progressions, sinusoids and exponentials: x[t+1] + x[t-1] = c·x[t] along an axis, c by column."""
+    for axis, length in enumerate(array.shape):
+        if length < 4:
+            continue
+        rows = np.moveaxis(array, axis, 0).reshape(length, -1)
+        moving = rows[:, (rows != rows[0]).any(0)]
+        if not moving.size or (length - 3) * moving.shape[1] < LEAST:
+            continue
+        if (moving.shape[1] * 2 < rows.shape[1]) and length < 16:
+            continue
+        if _is_affine(moving):
+            return "table", "its elements are an arithmetic progression of their index"
+        if _recurs(moving) and (array.ndim > 1 or not _window(array)):
+            return "table", "its elements are sinusoids or powers of their index"
+    return None
+
+
+def _is_affine(rows: np.ndarray) -> bool:
+    steps = np.diff(rows, axis=0)
+    return bool((np.abs(steps - steps[:1]) <= NEAR * np.abs(rows).max(0)).all())
+
+
+def _recurs(rows: np.ndarray) -> bool:
+    middle, around = rows[1:-1], rows[2:] + rows[:-2]
+    c = (middle * around).sum(0) / np.maximum((middle * middle).sum(0), 1e-300)
+    size = np.abs(rows).max(0)
+    return bool((np.abs(around - c * middle) <= 10 * NEAR * size).all())
+
+
+def _window(array: np.ndarray) -> tuple[str, str] | None:
+    """Windows and windowed bases: every row along an axis is its own mirror image, up to the sign."""
+    for axis, length in enumerate(array.shape):
+        if not 16 <= length <= MOST * 64:
+            continue
+        part = array[tuple(slice(None if i == axis else 16) for i in range(array.ndim))]
+        rows = np.moveaxis(np.asarray(part, np.float64), axis, 0).reshape(length, -1)
+        near = NEAR * np.maximum(np.abs(rows).max(0), 1e-30)
+        for part in (rows, rows[1:]):  # symmetric, and as one period
+            back = part[::-1]
+            even, odd = (np.abs(part - back) <= near).all(0), (np.abs(part + back) <= near).all(0)
+            if (even | odd).all() and _varied(part):
+                return "window", "its elements mirror each other, as those of a window function do"
+    return None
+
+
+def _varied(rows: np.ndarray) -> bool:
+    """More than a few numbers: a corner of zeros or a diagonal mirrors by chance."""
+    return len(np.unique(np.round(rows / np.abs(rows).max(), 9))) >= min(8, rows.shape[0] // 2)
+
+
+def _filters(array: np.ndarray) -> tuple[str, str] | None:
+    """Banks of triangular filters: nothing is negative, most is exactly 0, and the rest differs."""
+    if array.ndim != 2 or array.size < 64 or (array < 0).any():
+        return None
+    kept = array[array != 0]
+    if kept.size * 2 > array.size or len(np.unique(kept)) < kept.size // 4 + 2:
+        return None
+    edges = sum(((row != 0)[1:] != (row != 0)[:-1]).sum() > 2 for row in array)
+    edges_t = sum(((row != 0)[1:] != (row != 0)[:-1]).sum() > 2 for row in array.T)
+    if min(edges, edges_t):
+        return None
+    return "filters", "its rows are bands of positive numbers, as a filter bank has them"
+
+
+def _grid(array: np.ndarray) -> tuple[str, str] | None:
+    """Cells, anchors and strides of detectors: few numbers, equally spaced, each many times."""
+    if array.size < 32:
+        return None
+    unique = np.unique(array)
+    if not 3 <= len(unique) <= array.size // 4:
+        return None
+    gaps = np.diff(unique)
+    units = gaps / gaps.min()
+    even = (np.abs(units - np.round(units)) <= 0.01).all() and units.max() <= len(unique)
+    return ("grid", "its elements are the points of a grid") if even else None

@@ -1,0 +1,251 @@
+"""What each float tensor of a model is: a weight, or something that only looks like one, and why.
+
+Decided by how it is used, by what it holds and by what the exporter says of it. `docs/inspect.md`
+lists the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.autodiff.plan import choose, make_plan, names_of
+from onnxgrad.model import origin, patterns
+from onnxgrad.notes import Note
+
+TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+WEIGHT = "weight"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One float tensor of the model. `reason` says why it is not trained by default; empty for weights.
+
+    `possible`: it has a gradient, so that naming it trains it.
+    """
+
+    name: str
+    kind: str
+    reason: str
+    shape: tuple[int, ...]
+    type: str
+    possible: bool = True
+
+    @property
+    def trained(self) -> bool:
+        """Whether "all" means it."""
+        return self.kind == WEIGHT
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+_SAID = ("statistic", "setting", "constant", "unreached")  # every model has such; nobody asks
+
+
+def notes(tensors: Iterable[Tensor]) -> list[Note]:
+    """Say of what looks like weights why it is not trained."""
+    found = [t for t in tensors if not t.trained and t.kind not in _SAID and t.size > 1]
+    return [
+        Note(
+            "not a weight",
+            t.name,
+            f"tensor {t.name!r} is not trained: {t.reason} ({t.kind})",
+            f"--trainable all,{t.name} trains it" if t.possible else "",
+        )
+        for t in found
+    ]
+
+
+def judge(model: ir.Model, outputs: Iterable[ir.Value]) -> list[Tensor]:
+    """Return every float tensor in initializers and Constants, by the losses of `outputs`."""
+    values = float_tensors(model)
+    outputs = list(outputs)
+    marked = [v for v in values if v.dtype in TYPES]
+    active = make_plan(model, outputs, marked, "fused").active
+    known = _Evidence(model)
+    return [_reached(known.judge(v), v, v in active, model, outputs) for v in values]
+
+
+def float_tensors(model: ir.Model) -> list[ir.Value]:
+    """Return the float initializers, then the outputs of float Constants, of the main graph."""
+    graph = model.graph
+    found = dict.fromkeys(graph.initializers.values())
+    found.update((n.outputs[0], None) for n in graph if n.op_type == "Constant" and not n.domain)
+    return [
+        v
+        for v in found
+        if v.dtype is not None and v.dtype.is_floating_point() and v.shape is not None
+    ]
+
+
+def _reached(tensor: Tensor, value: ir.Value, active: bool, model: ir.Model, outputs) -> Tensor:
+    """Say of a weight that has no gradient what keeps it from having one."""
+    if active or tensor.kind in ("statistic", "setting"):
+        return tensor if active else replace(tensor, possible=False)
+    if not value.uses():
+        reason = "nothing uses it"
+    else:
+        others = [v for v in model.graph.outputs if v not in outputs and _depends(v, value)]
+        judged = " and ".join(repr(v.name) for v in outputs)
+        reason = (
+            f"only output {others[0].name!r} depends on it, and the loss is of {judged}"
+            if others and not any(_depends(v, value) for v in outputs)
+            else "no output depends on it in a differentiable way"
+        )
+    kind = tensor.kind if tensor.kind != WEIGHT else "unreached"
+    return replace(tensor, kind=kind, reason=tensor.reason or reason, possible=False)
+
+
+def _depends(output: ir.Value, value: ir.Value) -> bool:
+    waiting, seen = [output], {output}
+    while waiting:
+        current = waiting.pop()
+        if current is value:
+            return True
+        node = current.producer()
+        for v in () if node is None else node.inputs:
+            if v is not None and v not in seen:
+                seen.add(v)
+                waiting.append(v)
+    return False
+
+
+class _Evidence:
+    """What is known of a model as a whole, and the judgement of one tensor by it."""
+
+    def __init__(self, model: ir.Model):
+        self.model, self.opset_of = model, model.opset_imports
+        self.by_torch = (model.producer_name or "").startswith("pytorch")
+        self.prepared = set(_preparing(model))
+
+    def judge(self, value: ir.Value) -> Tensor:
+        kind, reason = self._of_use(value) or self._of_file(value) or self._of_numbers(value)
+        shape = tuple(int(d) for d in value.shape)
+        return Tensor(value.name or "", kind, reason, shape, value.dtype.name.lower())
+
+    def _of_use(self, value: ir.Value) -> tuple[str, str] | None:
+        uses = list(value.uses())
+        if any(n.op_type == "BatchNormalization" and not n.domain and i >= 3 for n, i in uses):
+            return "statistic", "running statistics of a batch normalisation: updated, not trained"
+        if uses and all((n.op_type, i) in _SCALES for n, i in uses):
+            return "quantisation", "a scale of quantisation"
+        if uses and not any(self._learns(n, i) for n, i in uses):
+            return "setting", "a setting of an operator, which has no gradient for it"
+        return None
+
+    def _of_file(self, value: ir.Value) -> tuple[str, str] | None:
+        kind = value.metadata_props.get(origin.KIND, "")
+        if kind == "PARAMETER":
+            return WEIGHT, ""
+        if kind:
+            return "buffer", f"the exporter wrote it as a {kind.replace('_', ' ').lower()}"
+        if origin.is_computed(value.metadata_props):
+            return "constant", "the exporter computed it, and from no parameter"
+        constant = value.producer() is not None
+        size = int(np.prod([int(d) for d in value.shape]))
+        folded = origin.FOLDED in value.metadata_props
+        unnamed = constant or origin.is_generated(value.name or "")
+        named = self.by_torch and not unnamed  # PyTorch's parameters keep their names
+        arithmetic = all(n.op_type in _ARITHMETIC for n, _ in value.uses())
+        setting = len(value.shape) == 0 or (unnamed and arithmetic and not folded)
+        if size == 1 and setting and not named:
+            return "setting", "a single number: a setting"
+        if constant and self.by_torch and not folded:
+            return "constant", "PyTorch writes parameters as initializers, and this is a Constant"
+        if unnamed and not folded and self._fills(value):
+            return "constant", "the ones or zeros that an operator starts from"
+        return None
+
+    def _fills(self, value: ir.Value) -> bool:
+        """GroupNorm is written as InstanceNormalization with ones and zeros; states begin at zero."""
+        array = value.const_value.numpy() if value.const_value is not None else None
+        uniform = array is not None and array.size and (array == array.flat[0]).all()
+        return bool(uniform) and all(
+            n.op_type == "InstanceNormalization" or (n.op_type in _RECURRENT and i >= 5)
+            for n, i in value.uses()
+        )
+
+    def _of_numbers(self, value: ir.Value) -> tuple[str, str]:
+        tensor = ir.convenience.get_const_tensor(value)
+        if value in self.prepared:
+            return "normalisation", "it prepares an input before the first layer (mean, deviation)"
+        if tensor is None:
+            return WEIGHT, ""
+        pointwise = all(n.op_type in _POINTWISE for n, _ in value.uses())
+        return patterns.describe(tensor.numpy(), pointwise) or (WEIGHT, "")
+
+    def _learns(self, node: ir.Node, index: int) -> bool:
+        """Say whether a node's rule gives a gradient for its input `index`."""
+        if (node.op_type, index) in _SETTINGS:
+            return False
+        rules = choose(node, self.opset_of, "fused")
+        names = names_of(node, self.opset_of, rules[0] if rules else None)
+        if not rules or names is None:
+            return True  # the walk inlines its body, or says what is missing
+        return names.input_name(index) in rules[0].wrt
+
+
+# Differentiable, yet no weights.
+_SETTINGS = {("Clip", 1), ("Clip", 2), ("Pow", 1), ("Pad", 2), ("Resize", 1), ("Resize", 2)}
+_SCALES = {
+    (op, i)
+    for op, inputs in {
+        "QuantizeLinear": (1, 2), "DequantizeLinear": (1, 2), "MatMulNBits": (2, 3),
+        "QLinearConv": (1, 2, 4, 5, 6, 7), "QLinearMatMul": (1, 2, 4, 5, 6, 7),
+        "DynamicQuantizeMatMul": (2, 3), "MatMulIntegerToFloat": (2, 3, 4, 5),
+        "MatMulBnb4": (2,), "GatherBlockQuantized": (2, 3),
+    }.items()
+    for i in inputs
+}  # fmt: skip
+_POINTWISE = {
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Concat",
+    "Where",
+    "Expand",
+    "Slice",
+    "Gather",
+    "Unsqueeze",
+}
+_ARITHMETIC = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where", "Less", "Greater", "Equal"}
+_MOVES = {
+    "Identity", "Cast", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Clip", "Pad",
+    "Resize", "Flatten",
+}  # fmt: skip
+_RECURRENT = {"LSTM", "GRU", "RNN"}
+_LAYERS = {"Conv", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "ConvTranspose"}
+CHANNELS = 4  # of pictures, at most: a tensor of so many numbers is one of a mean or a deviation
+
+
+def _preparing(model: ir.Model) -> Iterable[ir.Value]:
+    """Yield the tensors that shift and scale a float input before any layer.
+
+    What an input is divided by, or what is subtracted from it, is no weight. A factor or a term
+    is none where a picture's channels have one each.
+    """
+    waiting = [v for v in model.graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
+    if not any(n.op_type in _LAYERS for n in model.graph):
+        return
+    while waiting:
+        value = waiting.pop()
+        for node, index in value.uses():
+            if node.op_type in _MOVES and index == 0 and not node.domain:
+                waiting.append(node.outputs[0])
+                continue
+            other = next((v for v in node.inputs if v is not value and v is not None), None)
+            if node.op_type not in ("Sub", "Div", "Mul", "Add") or other is None:
+                continue
+            if ir.convenience.get_const_tensor(other) is None:
+                continue
+            size = int(np.prod([int(d) for d in other.shape])) if other.shape is not None else 0
+            picture = value.shape is not None and len(value.shape) == 4 and size <= CHANNELS
+            if picture or (node.op_type in ("Sub", "Div") and index == 0):
+                yield other
+                waiting.append(node.outputs[0])

@@ -1,0 +1,143 @@
+"""Tensors that an exporter merged because they were equal by chance get their own copies again."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+
+import onnx
+
+from onnxgrad.model.change import Change
+from onnxgrad.model.sharing import Place, Shared, fresh, shared_tensors
+from onnxgrad.model.source import Source
+from onnxgrad.notes import Note
+
+
+class Untie(Change):
+    """Gives every parameter that shares a tensor of equal elements a tensor of its own.
+
+    In a new network all scales are ones and all biases zeros, and an exporter writes each such tensor
+    once. Tensors of other values that are shared were one parameter, and stay one,
+    unless the file says that they were copies of one layer. `tie` and
+    `untie` are names or patterns that decide otherwise; "all" means every one.
+    """
+
+    def __init__(self, tie: str | Iterable[str] = (), untie: str | Iterable[str] = ()):
+        self.tie, self.untie = patterns(tie), patterns(untie)
+        self.notes: list[Note] = []
+        self.shared: list[Shared] = []  # what stays so
+        self.known: list[list[str]] = []  # the names of each shared tensor
+
+    def rewrite(self, source: Source) -> None:
+        found = list(shared_tensors(source))
+        self.known = [shared.names for shared in found]
+        check_used("tie", self.tie, self.known)
+        for shared in found:
+            parted = shared.merged()
+            if names_match(shared.names, self.untie):
+                parted = every_site(shared, source)
+            elif names_match(shared.names, self.tie):
+                parted = []
+            if parted:
+                self._separate(source, shared, parted)
+            shared.places = [p for p in shared.places if p not in parted]
+            if sum(len(p.sites) for p in shared.places) > 1:
+                self.shared.append(shared)
+
+    def _separate(self, source: Source, shared: Shared, parted: list[Place]) -> None:
+        graph, name = source.proto.graph, shared.tensor.name
+        data = source.raw(name)
+        for place in parted:
+            for site in place.sites:
+                site.node.input[site.index] = place.name
+            add_copy(graph, shared.tensor, place.name, data)
+        own = [p.name for p in parted]
+        drop_identities(graph, set(own))
+        source.refresh()
+        shown = ", ".join(repr(n) for n in own[:3]) + (" …" if len(own) > 3 else "")
+        value = float(source.array(name).reshape(-1)[0])
+        why = f"all its elements are {value:g}" if shared.uniform else "copies of one layer"
+        why = "as asked for" if names_match(shared.names, self.untie) else why
+        self.notes.append(
+            Note(
+                "untied",
+                name,
+                f"tensor {name!r} stood for {len(own) + 1} parameters and is untied ({why}): "
+                f"{shown} {'has its' if len(own) == 1 else 'have their'} own copy",
+                f"--tie {name} keeps it one",
+            )
+        )
+
+    def describe(self) -> Iterable[Note]:
+        for shared in self.shared:
+            yield tied_note(shared)
+        yield from self.notes
+
+
+def tied_note(shared: Shared) -> Note:
+    """Say that a tensor stays one in all its places."""
+    name, sites = shared.tensor.name, [s for p in shared.places for s in p.sites]
+    nodes = list(dict.fromkeys(s.node.name or s.node.op_type for s in sites))
+    shown = ", ".join(repr(n) for n in nodes[:3]) + (" …" if len(nodes) > 3 else "")
+    return Note(
+        "tied",
+        name,
+        f"tensor {name!r} is one parameter in {len(sites)} places and stays one: {shown}",
+        f"--untie {name} gives each its own",
+    )
+
+
+def patterns(given: str | Iterable[str]) -> list[str]:
+    """Return names and patterns as a list; a string may hold several with commas."""
+    return (
+        [p.strip() for p in given.split(",") if p.strip()] if isinstance(given, str) else [*given]
+    )
+
+
+def names_match(names: Iterable[str], wanted: list[str]) -> bool:
+    """Say whether a pattern means one of the names; "all" means every one."""
+    names = list(names)
+    return any(p == "all" or p in names or fnmatch.filter(names, p) for p in wanted)
+
+
+def check_used(what: str, wanted: list[str], known: list[list[str]]) -> None:
+    """Raise ValueError for a pattern that means none of the shared tensors, each with its names."""
+    for pattern in wanted:
+        if pattern != "all" and not any(names_match(names, [pattern]) for names in known):
+            listed = ", ".join(repr(names[0]) for names in known[:4]) or "none"
+            raise ValueError(
+                f"{what} names {pattern!r}, which is no shared tensor of the model; those are {listed}"
+            )
+
+
+def every_site(shared: Shared, source: Source) -> list[Place]:
+    """Return the places to part where each shall be on its own, uses of one parameter included."""
+    if len(shared.places) > 1:
+        return shared.places[1:]
+    first = shared.places[0]
+    moved, first.sites = first.sites[1:], first.sites[:1]
+    taken = set(source.tensors) | {o for n in source.proto.graph.node for o in n.output}
+    for site in moved:
+        name = fresh(shared.tensor.name, taken)
+        taken.add(name)
+        shared.places.append(Place(name, name, True, [site]))
+    return shared.places[1:]
+
+
+def add_copy(graph: onnx.GraphProto, tensor: onnx.TensorProto, name: str, data: bytes) -> None:
+    """Add an initializer like `tensor`, and what the graph says of it, under another name."""
+    copy = graph.initializer.add()
+    copy.name, copy.data_type = name, tensor.data_type
+    copy.dims.extend(tensor.dims)
+    copy.raw_data = data
+    for infos in (graph.value_info, graph.input):
+        for info in [v for v in infos if v.name == tensor.name]:
+            other = infos.add()
+            other.CopyFrom(info)
+            other.name = name
+
+
+def drop_identities(graph: onnx.GraphProto, names: set[str]) -> None:
+    """Remove the Identity nodes that made what are initializers now."""
+    for node in [n for n in graph.node if n.op_type == "Identity" and n.output[0] in names]:
+        graph.node.remove(node)
