@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +15,10 @@ from onnxgrad.graph.nodes import values_of
 from onnxgrad.model import parameters, roles
 from onnxgrad.model.change import Change, Draft
 from onnxgrad.model.modes import to_inference
+from onnxgrad.model.padding import Padding
 from onnxgrad.model.precision import Widen
+from onnxgrad.model.repeat import Repeat
+from onnxgrad.model.restore import Restore
 from onnxgrad.model.retie import Retie
 from onnxgrad.model.roles import Tensor
 from onnxgrad.model.source import Source
@@ -42,12 +46,14 @@ class TrainableModel:
     ):
         self.source = model if isinstance(model, Source) else Source(model)
         self._sharing = Untie(tie, untie), Retie(untie)
-        self.changes: list[Change] = [*self._sharing, Widen(keep_float32), *changes]
+        own = [Restore(), *self._sharing, Widen(keep_float32), Repeat(), Padding()]
+        self.changes: list[Change] = [*own, *changes]
         for change in self.changes:
             change.rewrite(self.source)
         self.graph = load(self.source.as_ir())
         to_inference(self.graph)
         look_through_identity(self.graph.graph)
+        forget_made_up_sizes(self.graph.graph)
         for change in self._in_order():
             change.apply(self.graph)
         untied, retied = self._sharing
@@ -129,3 +135,17 @@ def look_through_identity(graph: ir.Graph) -> None:
         if value.is_initializer() and not output.is_graph_output():
             ir.convenience.replace_all_uses_with(output, value)
             graph.remove(node, safe=True)
+
+
+def forget_made_up_sizes(graph: ir.Graph) -> None:
+    """PyTorch's older exporter calls sizes that it does not know `Conv167_dim_0`, and two of a shape alike."""
+    for value in (*graph.inputs, *graph.outputs):
+        dims = [] if value.shape is None else list(value.shape)
+        names = [str(getattr(d, "value", d)) for d in dims]
+        twice = [
+            n for n in names if names.count(n) > 1 and re.fullmatch(r"[A-Za-z]+\d+_dim_\d+", n)
+        ]
+        if twice:
+            value.shape = ir.Shape(
+                [None if n in twice else d for n, d in zip(names, dims, strict=True)]
+            )

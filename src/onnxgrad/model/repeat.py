@@ -1,0 +1,110 @@
+"""Constants that repeat one row: a parameter that an exporter expanded to the size of its batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.model import origin
+from onnxgrad.model.change import Change, Draft
+from onnxgrad.model.roles import TYPES
+from onnxgrad.notes import Note
+
+# Operators that a parameter reaches expanded; the weights of layers are never so.
+_READERS = {"Add", "Sub", "Mul", "Div", "Concat", "Where", "Sum"}
+
+
+@dataclass(frozen=True)
+class Repeated:
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+
+class Repeat(Change):
+    """Trains one row of a tensor that holds it many times, and writes it as often again.
+
+    A class token, say, that was expanded to a batch of a fixed size: the rows of one parameter would
+    otherwise go their own ways.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Repeated] = []
+
+    def apply(self, model: ir.Model) -> None:
+        batch = _fixed_batch(model)
+        for value in list(model.graph.initializers.values()):
+            tensor = value.const_value
+            if value.dtype not in TYPES or tensor is None or len(tensor.shape) < 2:
+                continue
+            users = {node.op_type for node, _ in value.uses()}
+            if not users or not users <= _READERS or not _computed(value):
+                continue
+            axes = _axes(tensor.numpy(), batch)
+            if axes:
+                self.found.append(Repeated(value.name, tuple(tensor.shape), axes))
+                _shrink(model, value, axes)
+
+    def describe(self) -> Iterable[Note]:
+        for r in self.found:
+            times = int(np.prod([r.shape[a] for a in r.axes]))
+            yield Note(
+                "repeated",
+                r.name,
+                f"tensor {r.name!r} of shape {list(r.shape)} repeats one row {times} times, as an "
+                "exporter expands a parameter: it trains as that one row",
+            )
+
+    def write_back(self, draft: Draft) -> None:
+        for r in self.found:
+            if r.name in draft.tensors:
+                array = draft.tensors[r.name]
+                draft.tensors[r.name] = np.ascontiguousarray(np.broadcast_to(array, r.shape))
+
+
+def _computed(value: ir.Value) -> bool:
+    """The name is not a parameter's: an exporter computed the tensor."""
+    return origin.FOLDED in value.metadata_props or origin.is_generated(value.name or "")
+
+
+def _fixed_batch(model: ir.Model) -> int:
+    """Return the first size of every input where they agree on a number, else 0."""
+    sizes = {v.shape[0] for v in model.graph.inputs if v.shape is not None and len(v.shape)}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return size if isinstance(size, int) else 0
+
+
+def _axes(array: np.ndarray, batch: int) -> tuple[int, ...]:
+    """Return the axes along which all slices are equal; of equal elements, only that of the batch."""
+    if not array.size:
+        return ()
+    if (array == array.flat[0]).all():
+        return (0,) if array.shape[0] == batch > 1 else ()
+    first = [np.take(array, [0], axis) for axis in range(array.ndim)]
+    return tuple(
+        axis for axis, row in enumerate(first) if array.shape[axis] > 1 and (array == row).all()
+    )
+
+
+def _shrink(model: ir.Model, value: ir.Value, axes: tuple[int, ...]) -> None:
+    """Keep one slice as the tensor, and expand it in the graph."""
+    array, shape = value.const_value.numpy(), list(value.const_value.shape)
+    small = np.ascontiguousarray(
+        array[tuple(slice(1) if a in axes else slice(None) for a in range(array.ndim))]
+    )
+    whole = ir.Value(name=f"{value.name}/repeated", shape=ir.Shape(shape), type=value.type)
+    size = ir.Value(name=f"{value.name}/shape", const_value=ir.tensor(np.array(shape, np.int64)))
+    size.const_value.name, size.dtype, size.shape = (
+        size.name,
+        ir.DataType.INT64,
+        ir.Shape([len(shape)]),
+    )
+    model.graph.register_initializer(size)
+    ir.convenience.replace_all_uses_with(value, whole)
+    value.const_value = ir.Tensor(small, name=value.name)
+    value.shape = ir.Shape(small.shape)
+    node = ir.Node("", "Expand", [value, size], outputs=[whole], name=whole.name)
+    model.graph.insert_before(next(iter(model.graph)), node)

@@ -1,0 +1,76 @@
+"""Biases of zero that an exporter left out of the file, though the network has them as parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+from onnx import helper
+
+from onnxgrad.model import origin
+from onnxgrad.model.change import Change
+from onnxgrad.model.sharing import FLOATS, fresh
+from onnxgrad.model.source import Source
+from onnxgrad.notes import Note
+
+_LAYERS = ("Conv", "ConvTranspose", "Gemm")
+
+
+class Restore(Change):
+    """Gives a layer the bias that the call it was made from had, where the file has none.
+
+    PyTorch's newer exporter removes biases that are all zeros, as in a new network they often are; the
+    call that it notes beside the node still names them.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def rewrite(self, source: Source) -> None:
+        graph = source.proto.graph
+        taken = {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+        for node in graph.node:
+            bare = len(node.input) < 3 or not node.input[2]
+            if node.op_type not in _LAYERS or node.domain or not bare or len(node.input) < 2:
+                continue
+            name, weight = _bias_of(node), source.tensors.get(node.input[1])
+            if not name or weight is None or weight.data_type not in FLOATS:
+                continue
+            name = fresh(name, taken)
+            taken.add(name)
+            size = _channels(node, list(weight.dims))
+            tensor = onnx.TensorProto(name=name, data_type=weight.data_type, dims=[size])
+            tensor.raw_data = bytes(
+                size * helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
+            )
+            graph.initializer.append(tensor)
+            del node.input[2:]
+            node.input.append(name)
+            self.names.append(name)
+        source.refresh()
+
+    def describe(self) -> Iterable[Note]:
+        if self.names:
+            count = len(self.names)
+            what = "a bias of zeros is" if count == 1 else f"{count} biases of zeros are"
+            shown = ", ".join(map(repr, self.names[:3])) + (" …" if count > 3 else "")
+            yield Note(
+                "restored",
+                self.names[0],
+                f"{what} in the network but not in the file, and added: {shown}",
+            )
+
+
+def _bias_of(node: onnx.NodeProto) -> str:
+    """Return the name of the bias in the call that became a layer, "" where it had none."""
+    metadata = origin.properties(node.metadata_props)
+    tokens = [t for t in origin.parameters_of(metadata) if t.startswith("p_")]
+    token = next((t for t in tokens if t.endswith("_bias") or t == "p_bias"), "")
+    return origin.unmangled(token, origin.scope_of(node.name, metadata)) if token else ""
+
+
+def _channels(node: onnx.NodeProto, dims: list[int]) -> int:
+    attributes = {a.name: a.i for a in node.attribute}
+    if node.op_type == "Gemm":
+        return dims[0] if attributes.get("transB") else dims[1]
+    return dims[0] if node.op_type == "Conv" else dims[1] * attributes.get("group", 1)
