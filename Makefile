@@ -5,6 +5,7 @@ RUN    := $(VENV)/bin/python
 BUILD  := scikit-build-core nanobind ninja cmake
 
 NATIVE := $(shell find native -type f \( -name '*.cpp' -o -name '*.h' -o -name '*.inc' \))
+FUZZ   := $(wildcard fuzz/*.cpp fuzz/*.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo tour test check bench goldens goldens-dropin models versions wheels docs format lint clean
@@ -80,11 +81,11 @@ docs: $(VENV)/ready
 
 lint: $(VENV)/ready
 	$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
-	$(VENV)/bin/clang-format --dry-run -Werror $(NATIVE)
+	$(VENV)/bin/clang-format --dry-run -Werror $(NATIVE) $(FUZZ)
 
 format: $(VENV)/ready
 	$(RUN) -m ruff check --fix -q . && $(RUN) -m ruff format -q .
-	$(VENV)/bin/clang-format -i $(NATIVE)
+	$(VENV)/bin/clang-format -i $(NATIVE) $(FUZZ)
 
 clean:
 	rm -rf $(VENV) .envs build

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from onnxgrad import _native
+
 # `make test` draws the same examples every time; `make check` says how many, and draws others each time.
 WISHED = os.environ.get("ONNXGRAD_EXAMPLES")
 settings.register_profile(
@@ -21,6 +23,12 @@ def pytest_configure(config):
     """Background jobs of a shell, and all that they start, ignore Ctrl-C; some tests send it to what they start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def unwritten_outputs_are_nan():
+    """What a kernel does not write is then seen, in whatever test."""
+    _native.fill_outputs_with(0xFF)
 
 
 @pytest.fixture(autouse=True)

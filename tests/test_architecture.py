@@ -115,9 +115,15 @@ def native_files() -> list[Path]:
     return sorted(p for p in NATIVE.rglob("*") if p.suffix in {".h", ".cpp"})
 
 
+def fuzz_files() -> list[Path]:
+    return sorted(p for p in (ROOT / "fuzz").iterdir() if p.suffix in {".h", ".cpp"})
+
+
 def python_files() -> list[Path]:
     return sorted(
-        p for folder in ("src", "tests", "bench", "tools") for p in (ROOT / folder).rglob("*.py")
+        p
+        for folder in ("src", "tests", "bench", "tools", "fuzz")
+        for p in (ROOT / folder).rglob("*.py")
     )
 
 
@@ -232,7 +238,7 @@ def test_no_two_files_of_tests_have_one_name():
     assert [name for name, times in names.items() if times > 1] == []
 
 
-@pytest.mark.parametrize("path", [*native_files(), *python_files()], ids=relative)
+@pytest.mark.parametrize("path", [*native_files(), *fuzz_files(), *python_files()], ids=relative)
 def test_files_stay_small_enough_to_read(path):
     if not relative(path).startswith(TABLES):
         assert len(path.read_text().splitlines()) <= 400
@@ -247,7 +253,7 @@ def test_functions_stay_small_enough_to_read(path):
             assert node.end_lineno - node.lineno < 60, f"{node.name} is longer than 60 lines"
 
 
-@pytest.mark.parametrize("path", [*native_files(), *python_files()], ids=relative)
+@pytest.mark.parametrize("path", [*native_files(), *fuzz_files(), *python_files()], ids=relative)
 def test_no_loose_ends(path):
     if path.name != "test_architecture.py":
         assert not re.search(r"\b(TODO|FIXME|XXX)\b", path.read_text())
@@ -300,7 +306,7 @@ def test_native_is_formatted():
     pinned = re.search(r'"clang-format==([\d.]+)"', (ROOT / "pyproject.toml").read_text())[1]
     version = subprocess.run([clang_format, "--version"], capture_output=True, text=True).stdout
     assert pinned in version, f"{version.strip()}, expected {pinned}: pip install -e '.[test]'"
-    files = [*native_files(), *NATIVE.rglob("*.inc")]
+    files = [*native_files(), *NATIVE.rglob("*.inc"), *fuzz_files()]
     check = [clang_format, "--dry-run", "-Werror", *files]
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 0, f"make format mends it\n{done.stderr[-3000:]}"

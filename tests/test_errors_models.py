@@ -30,7 +30,7 @@ WRONG = [
     ("MaxPoolTraining", dict(X=a(1, 2, 8)), dict(kernel_shape=[2, 2]),
      "MaxPoolTraining: kernel_shape is [2, 2], expected 1 numbers (X has shape [1, 2, 8])"),
     ("MaxPoolTraining", dict(X=a(1, 1, 4)), dict(kernel_shape=[1 << 31]),
-     "MaxPoolTraining: kernel_shape is [2147483648], expected at most 1048576 elements"),
+     "MaxPoolTraining: kernel_shape is [2147483648], expected numbers of at most 16777216"),
     ("MaxPoolTraining", dict(X=a(1, 2)), dict(kernel_shape=[2]),
      "MaxPoolTraining: input X has shape [1, 2], expected one to three spatial dims"),
     ("MaxPoolTraining", dict(X=a(1, 1, 2, 2, 2, 2)), dict(kernel_shape=[2, 2, 2, 2]),

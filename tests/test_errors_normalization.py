@@ -35,7 +35,7 @@ WRONG = [
     ("GroupNormalizationGrad", dict(dY=a(2, 6, 4), X=a(2, 6, 4), scale=a(6)), dict(num_groups=4),
      "GroupNormalizationGrad: num_groups is 4, expected a divisor of C = 6 (from dY)"),
     ("GroupNormalizationGrad", dict(dY=a(2, 6, 4), X=a(2, 6, 4), scale=a(6)), dict(num_groups=0),
-     "GroupNormalizationGrad: num_groups is 0, expected a divisor of C = 6 (from dY)"),
+     "GroupNormalizationGrad: num_groups is 0, expected at least 1"),
     ("GroupNormalizationGrad", dict(dY=a(2, 6, 4), X=a(2, 6, 4), scale=a(2)), dict(num_groups=3),
      "GroupNormalizationGrad: input scale has shape [2], expected [C] or [num_groups] with C = 6 (from dY), num_groups = 3"),
     ("InstanceNormalizationGrad", dict(dY=a(2, 6, 4), X=a(2, 6, 4), scale=a(5)), {},

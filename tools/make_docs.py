@@ -23,7 +23,8 @@ def operator_section(c: Contract) -> str:
             lines.append(f"| {kind} | {t.name} | `{t.spec}` | {doc} |")
     for a in c.attributes:
         accepted = f": {', '.join(a.accepted)}" if a.accepted else ""
-        lines.append(f"| attribute | {a.name} | {default_text(a)} | {a.doc}{accepted} |")
+        bounds = f" ({a.least}..{a.most})" if a.most < 2**63 - 1 else ""
+        lines.append(f"| attribute | {a.name} | {default_text(a)} | {a.doc}{accepted}{bounds} |")
     lines += [
         "",
         f"On NumPy: `onnxgrad.kernels.{c.python_name}`. Accuracy: {accuracy_text(c)}.",

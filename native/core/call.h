@@ -3,7 +3,12 @@
 // An operator reads shapes and attributes, checks what its contract cannot say (throwing through
 // fail()), then takes its outputs and computes. The first output() ends the checking: every output
 // is allocated there, and nothing may throw after it.
+//
+// A caller may leave any output out. A kernel never sees that of an output that its contract calls
+// required: it gets memory to write to, which nobody reads. An output that the contract calls
+// optional is one that the kernel knows how to leave out.
 #pragma once
+#include <memory>
 #include <type_traits>
 
 #include "core/contract.h"
@@ -19,12 +24,18 @@ class Turn {
   ~Turn() = default;
 };
 
+// Thrown by the first output() where all that is asked for is without elements, caught by Op::run:
+// a kernel computes nothing for it, however long its loops over the other dims are.
+struct NothingToCompute {};
+
 // What a host does for a call.
 class Host {
  public:
   virtual ~Host() = default;
   // Fills in `data` of each output that is present.
   virtual void allocate(Span<TensorView> outputs) = 0;
+  // Whether this output is the caller's own memory.
+  virtual bool is_lent(Dim) const { return false; }
   // body(context, turn) on any threads, which take the pieces [0, count) in any order.
   using Body = void (*)(void* context, Turn& turn);
   virtual void parallel_for(Dim count, Body body, void* context) = 0;
@@ -42,7 +53,9 @@ class Call {
         outputs_(outputs),
         host_(host),
         symbols_(contract.symbols().size()),
-        type_(bind(contract, inputs, symbols_)) {}
+        type_(bind(contract, inputs, symbols_)) {
+    require_an_output();
+  }
   Call(const Call&) = delete;
 
   DType type() const { return type_; }  // what T stands for
@@ -71,6 +84,9 @@ class Call {
   Floats reals(std::string_view attribute) const { return list<Floats>(attribute); }
   Strings texts(std::string_view attribute) const { return list<Strings>(attribute); }
   bool given(std::string_view attribute) const { return kind_of(value(attribute)) != Kind::none; }
+  // A list of `count` numbers; `initial` each when the attribute is absent or empty. It fails when
+  // there are other than `count`, which follows from the shape of `input`.
+  Shape numbers(std::string_view attribute, int count, Dim initial, std::string_view input) const;
   // An axis attribute, counted from the front; fails when `input`
   // has no such axis. A scalar has axis 0 and -1, as in ONNX Runtime.
   int axis(std::string_view attribute, std::string_view input) const;
@@ -80,14 +96,21 @@ class Call {
     return v.present ? Span<const T>(static_cast<const T*>(v.data), v.shape.size())
                      : Span<const T>();
   }
+  // A required output: never null.
   template <class T> Span<T> output(std::string_view name) {
+    const TensorView& v = required_view(name);
+    return {static_cast<T*>(v.data), v.shape.size()};
+  }
+  // An optional output: null when nobody asked for it.
+  template <class T> Span<T> optional_output(std::string_view name) {
     const TensorView& v = output_view(name);
     return v.present ? Span<T>(static_cast<T*>(v.data), v.shape.size()) : Span<T>();
   }
   // The shape an output has; ends the checking like output().
   const Shape& output_shape(std::string_view name) { return output_view(name).shape; }
 
-  // A tensor with all that is known of it; output_view() ends the checking like output().
+  // A tensor with all that is known of it; output_view() ends the checking like output(). A view
+  // of an optional output that nobody asked for is not present.
   const TensorView& view(std::string_view input) const {
     return inputs_[contract_.input_index(input)];
   }
@@ -95,6 +118,13 @@ class Call {
     if (!allocated_) allocate();
     return outputs_[contract_.output_index(name)];
   }
+
+  // Ends the call where all that is asked for is without elements: before working memory is taken
+  // for it, and after set_dims().
+  void end_if_empty();
+
+  // What the operator may take beside its tensors: a multiple of what they take themselves.
+  Dim most_working_memory() const;
 
   // body(i) for i in [0, count): the pieces are cut by shape, never by the number of threads, so
   // that every number of threads gives the same bits. The body must not throw.
@@ -128,7 +158,11 @@ class Call {
     const V* v = std::get_if<V>(&value(name));
     return v ? *v : V{};
   }
+  void require_an_output() const;
+  const TensorView& required_view(std::string_view name);
   void allocate();
+  void check_memory() const;
+  void lend_unread();
 
   const Contract& contract_;
   const std::vector<Attribute>& attributes_;
@@ -138,6 +172,7 @@ class Call {
   Symbols symbols_;
   DType type_;
   bool allocated_ = false;
+  std::unique_ptr<char[]> unread_;  // required outputs that nobody asked for
 };
 
 // An operator: its contract, and the function that checks and computes, for each type of T.
@@ -146,7 +181,12 @@ struct Op {
   void (*run_float)(Call&);
   void (*run_double)(Call&);
 
-  void run(Call& call) const { (call.type() == DType::float64 ? run_double : run_float)(call); }
+  void run(Call& call) const {
+    try {
+      (call.type() == DType::float64 ? run_double : run_float)(call);
+    } catch (const NothingToCompute&) {
+    }
+  }
 };
 
 // The operators, compiled for the best instruction set that this processor has.

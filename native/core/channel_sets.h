@@ -84,7 +84,8 @@ template <class T> struct Mean {
   Mean(const WideSum<T, double>& sum, Dim terms) {
     const double count = double(larger_of(1, terms)), mean = sum.value() / count;
     value = T(mean), off = mean - double(value);
-    if constexpr (sum.compensated) off = (std::fma(-mean, count, sum.high) + sum.low) / count;
+    if constexpr (WideSum<T, double>::compensated)
+      off = (std::fma(-mean, count, sum.high) + sum.low) / count;
     if (off != off) off = 0;  // an infinite mean
   }
 };

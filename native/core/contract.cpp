@@ -21,12 +21,19 @@ std::string text_of(float x) {
   std::snprintf(buffer, sizeof buffer, "%g", static_cast<double>(x));
   return buffer;
 }
+// An attribute comes from a file: a message shows the beginning of what is long.
 std::string text_of(const std::string& x) {
-  return "'" + x + "'";
+  constexpr std::size_t kMost = 200;
+  return "'" + (x.size() > kMost ? x.substr(0, kMost) + "…" : x) + "'";
 }
 template <class T> std::string text_of(const std::vector<T>& list) {
+  constexpr std::size_t kMost = 64;
   std::string text = "[";
-  for (const T& x : list) text += (&x == list.data() ? "" : ", ") + text_of(x);
+  for (const T& x : list) {
+    if (&x == list.data() + kMost)
+      return text + ", … " + std::to_string(list.size()) + " elements]";
+    text += (&x == list.data() ? "" : ", ") + text_of(x);
+  }
   return text + "]";
 }
 std::string text_of(std::monostate) {
@@ -111,6 +118,9 @@ Contract& Contract::attr(std::string name, Kind kind, std::string doc) {
   attributes_.push_back({std::move(name), kind, std::monostate{}, {}, std::move(doc)});
   return defaults_.push_back(attributes_.back().initial), *this;
 }
+Contract& Contract::within(std::int64_t least, std::int64_t most) {
+  return attributes_.back().least = least, attributes_.back().most = most, *this;
+}
 Contract& Contract::input(std::string name, const std::string& spec, std::string doc) {
   return inputs_.push_back(parse(std::move(name), spec, false, std::move(doc))), *this;
 }
@@ -182,17 +192,33 @@ int Contract::symbol_index(std::string_view name) const {
   return -1;
 }
 
+// "strides is [0], expected numbers of at least 1"
+void Contract::check_range(const AttributeSpec& spec, const Attribute& value) const {
+  const auto* one = std::get_if<std::int64_t>(&value);
+  const auto* several = std::get_if<Integers>(&value);
+  const std::int64_t* first = one ? one : several ? several->data() : nullptr;
+  const std::size_t count = one ? 1 : several ? several->size() : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (first[i] >= spec.least && first[i] <= spec.most) continue;
+    const bool low = first[i] < spec.least;
+    fail(spec.name + " is " + to_string(value) + ", expected " + (several ? "numbers of " : "") +
+         (low ? "at least " : "at most ") + std::to_string(low ? spec.least : spec.most));
+  }
+}
+
 void Contract::check_attributes(const std::vector<Attribute>& values) const {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const AttributeSpec& spec = attributes_[i];
     if (kind_of(values[i]) == Kind::none && kind_of(spec.initial) == Kind::none) continue;
     if (kind_of(values[i]) != spec.kind)
       fail(spec.name + " is " + to_string(values[i]) + ", expected " + name_of(spec.kind));
+    check_range(spec, values[i]);
     if (spec.accepted.empty()) continue;
     const std::string& text = std::get<std::string>(values[i]);
     bool known = false;
     for (const std::string& word : spec.accepted) known = known || word == text;
-    if (!known) fail(spec.name + " is '" + text + "', expected " + alternatives(spec.accepted));
+    if (!known)
+      fail(spec.name + " is " + to_string(values[i]) + ", expected " + alternatives(spec.accepted));
   }
   if (check_) check_(*this, values);
 }
@@ -319,7 +345,9 @@ Shape shape_of(const Contract& contract, const TensorSpec& spec, const Symbols& 
     else
       shape.push_back(a.factor * value.dim);
   }
-  return shape;
+  return checked_shape(
+      contract, [&] { return "output " + spec.name + " would have shape "; }, shape.data(),
+      static_cast<std::size_t>(shape.rank()));
 }
 
 }  // namespace onnxgrad

@@ -13,6 +13,7 @@
 // number of dims. A symbol means the same number wherever it stands. T is float32 or float64 and I
 // is int32 or int64, the same for every tensor of a call.
 #pragma once
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <variant>
@@ -48,7 +49,13 @@ struct AttributeSpec {
   Attribute initial;  // the default; monostate when there is none
   Strings accepted;   // every accepted value of a text; empty: any
   std::string doc;
+  // of an integer, and of each of a list
+  std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
 };
+
+// The most that an attribute may say of a step, a distance, a padding or a number of parts.
+constexpr std::int64_t kMostStep = std::int64_t(1) << 24;
 
 // factor * symbol; the number `factor` when there is no symbol; any number of dims when `pack`.
 struct Axis {
@@ -100,6 +107,8 @@ class Contract {
   Contract& attr(std::string name, float initial, std::string doc);
   Contract& attr(std::string name, const char* initial, Strings accepted, std::string doc);
   Contract& attr(std::string name, Kind kind, std::string doc);  // no default
+  // Of the attribute before: the least and the most that its numbers may be.
+  Contract& within(std::int64_t least, std::int64_t most = kMostStep);
   Contract& input(std::string name, const std::string& spec, std::string doc);
   Contract& optional(std::string name, const std::string& spec, std::string doc);
   Contract& output(std::string name, const std::string& spec, std::string doc);
@@ -140,6 +149,7 @@ class Contract {
   }
 
  private:
+  void check_range(const AttributeSpec& spec, const Attribute& value) const;
   TensorSpec parse(std::string name, const std::string& spec, bool optional, std::string doc);
   Axis parse_axis(std::string text);
 
@@ -176,7 +186,16 @@ class Symbols {
 // Returns what T stands for (float32 when no tensor of type T is present).
 DType bind(const Contract& contract, Span<const TensorView> inputs, Symbols& symbols);
 
-// The shape of an output once every symbol in it is bound.
+// The dims of a tensor as a host knows them; throws ContractError when they break a bound. `who()`
+// begins the sentence: "input X has shape "; it is asked only then.
+template <class F>
+Shape checked_shape(const Contract& contract, F&& who, const Dim* dims, std::size_t rank) {
+  if (const char* bound = broken_bound(dims, rank))
+    contract.fail(who() + to_string(dims, rank) + ", expected " + bound);
+  return {dims, static_cast<int>(rank)};
+}
+
+// The shape of an output once every symbol in it is bound, within the bounds.
 Shape shape_of(const Contract& contract, const TensorSpec& spec, const Symbols& symbols);
 
 }  // namespace onnxgrad

@@ -23,6 +23,9 @@ template <class T> struct AxisMap {
   std::vector<T> weight;
 };
 
+// What the entries of one axis may be: each takes memory before the outputs are known to fit.
+constexpr Dim kMostEntries = Dim(1) << 26;
+
 // Collects entries in any order and sorts them by the element
 // of dX, entries of one element in the order they came.
 template <class T> class AxisMapBuilder {

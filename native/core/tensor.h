@@ -2,6 +2,8 @@
 #pragma once
 #include <array>
 #include <initializer_list>
+#include <limits>
+#include <stdexcept>
 #include <string>
 
 #include "core/span.h"
@@ -27,8 +29,21 @@ inline Dim bytes_of(DType type) {
   return bytes[static_cast<int>(type)];
 }
 
-// NumPy's own limit; a fixed capacity keeps a call free of allocations.
-constexpr int kMaxRank = 64;
+// The bounds of every tensor that a call takes or gives. Within them no product of dims overflows,
+// also times a number of kMostStep, and no loop over a tensor without elements takes long.
+constexpr int kMaxRank = 32;
+constexpr Dim kMaxElements = Dim(1) << 38;
+constexpr Dim kMaxDimsOfNothing = Dim(1) << 28;  // the product of the dims other than 0
+
+// Which of the bounds these dims break, as the end of a sentence: "at most 32 dims"; null: none.
+const char* broken_bound(const Dim* dims, std::size_t rank);
+
+// "[2, 3]"
+std::string to_string(const Dim* dims, std::size_t rank);
+
+// A fixed capacity keeps a call free of allocations. It holds what operators make of the shapes of
+// two tensors: pads before and after every dim, indices of one and dims of the other.
+constexpr int kShapeCapacity = 2 * kMaxRank;
 
 class Shape {
  public:
@@ -52,13 +67,21 @@ class Shape {
   const Dim* data() const { return dims_.data(); }
   const Dim* begin() const { return dims_.data(); }
   const Dim* end() const { return dims_.data() + rank_; }
-  void push_back(Dim d) { dims_[static_cast<std::size_t>(rank_++)] = d; }
+  void push_back(Dim d) {
+    if (rank_ == kShapeCapacity) throw std::length_error("a shape has too many dims");
+    dims_[static_cast<std::size_t>(rank_++)] = d;
+  }
 
-  // Number of elements of axes [from, to); 1 for none.
+  // Number of elements of axes [from, to), none of them negative; 1 for none. The largest number
+  // there is when it is more, which no tensor has.
   Dim product(int from, int to) const {
     Dim p = 1;
-    for (int i = from; i < to; ++i) p *= (*this)[i];
-    return p;
+    bool too_many = false;
+    for (int i = from; i < to; ++i) {
+      if ((*this)[i] == 0) return 0;
+      too_many = __builtin_mul_overflow(p, (*this)[i], &p) || too_many;
+    }
+    return too_many ? std::numeric_limits<Dim>::max() : p;
   }
   Dim size() const { return product(0, rank_); }
 
@@ -71,15 +94,12 @@ class Shape {
   bool operator!=(const Shape& other) const { return !(*this == other); }
 
  private:
-  std::array<Dim, kMaxRank> dims_;
+  std::array<Dim, kShapeCapacity> dims_;
   int rank_ = 0;
 };
 
-// "[2, 3]"
 inline std::string to_string(const Shape& shape) {
-  std::string text = "[";
-  for (int i = 0; i < shape.rank(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
+  return to_string(shape.data(), static_cast<std::size_t>(shape.rank()));
 }
 
 struct TensorView {

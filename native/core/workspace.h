@@ -28,6 +28,16 @@ namespace onnxgrad {
 // What a call may take beyond its outputs, whatever the shapes.
 constexpr Dim kWorkspaceBytes = Dim(64) << 20;
 
+// Sizes that say "too much" instead of overflowing; acquire() refuses them.
+constexpr Dim kTooMuch = Dim(1) << 62;
+inline Dim bounded_product(Dim a, Dim b) {
+  Dim product;
+  return __builtin_mul_overflow(a, b, &product) || product > kTooMuch ? kTooMuch : product;
+}
+inline Dim bounded_sum(Dim a, Dim b) {
+  return a > kTooMuch - b ? kTooMuch : a + b;
+}
+
 // Divides one block of memory into aligned arrays.
 // From nullptr it only counts: `bytes()` is what to reserve.
 class Carver {
@@ -35,7 +45,7 @@ class Carver {
   explicit Carver(char* memory) : memory_(memory) {}
   template <class T> T* take(Dim count) {
     T* array = memory_ ? reinterpret_cast<T*>(memory_ + used_) : nullptr;
-    used_ += (count * Dim(sizeof(T)) + 63) / 64 * 64;
+    used_ = bounded_sum(used_, (bounded_product(count, Dim(sizeof(T))) + 63) / 64 * 64);
     return array;
   }
   Dim bytes() const { return used_; }
@@ -59,11 +69,13 @@ class Workspace {
   Workspace() = default;
   Workspace(const Workspace&) = delete;
 
-  template <class T> Shared<T> shared(Dim size) { return {reserve(size * Dim(sizeof(T))), size}; }
+  template <class T> Shared<T> shared(Dim size) {
+    return {reserve(bounded_product(size, Dim(sizeof(T)))), size};
+  }
 
   // One kind of scratch per workspace, declared last: its blocks take what is left.
   template <class T> Scratch<T> scratch(Dim size, Dim pieces) {
-    const Dim bytes = aligned(size * Dim(sizeof(T)));
+    const Dim bytes = aligned(bounded_product(size, Dim(sizeof(T))));
     const Dim processors =
         std::thread::hardware_concurrency() ? Dim(std::thread::hardware_concurrency()) : 1;
     Dim count = processors < pieces ? processors : pieces;
@@ -71,7 +83,7 @@ class Workspace {
     if (bytes > 0 && count > (kWorkspaceBytes - bytes_) / bytes)
       count = (kWorkspaceBytes - bytes_) / bytes;
     if (count < 1) count = 1;
-    return {reserve(bytes * count), size, int(count)};
+    return {reserve(bounded_product(bytes, count)), size, int(count)};
   }
 
   Dim bytes() const { return bytes_; }
@@ -81,6 +93,10 @@ class Workspace {
   static void acquire(const Call& call, Dim bytes) {
     KeptMemory& block = kept();
     if (block.size >= bytes) return;
+    if (bytes > kWorkspaceBytes && bytes > call.most_working_memory())
+      call.fail("needs " + std::to_string((bytes >> 20) + 1) +
+                " MiB of working memory, expected at most " +
+                std::to_string(call.most_working_memory() >> 20) + " for tensors of this size");
     block.memory.reset();
     block.size = 0;
     block.memory.reset(static_cast<char*>(
@@ -142,7 +158,7 @@ class Workspace {
   }
   Dim reserve(Dim bytes) {
     const Dim at = bytes_;
-    bytes_ += aligned(bytes);
+    bytes_ = bounded_sum(bytes_, aligned(bytes));
     return at;
   }
 

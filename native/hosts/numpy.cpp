@@ -14,6 +14,7 @@ constexpr Dim kKeepGilBytes = 16 << 10;
 PyObject* g_contract_error = nullptr;  // onnxgrad.errors.ContractError
 PyObject* g_empty = nullptr;           // numpy.empty
 PyObject* g_dtypes[6] = {};            // numpy.dtype, by DType
+int g_fill = -1;                       // what new outputs are filled with; below 0: nothing
 
 // ---- arrays out
 
@@ -34,6 +35,8 @@ class NumpyHost final : public Host {
       const auto k = static_cast<std::size_t>(i);
       results[k] = given[k] ? nb::borrow(given[k]) : new_array(out);
       open(contract_.outputs()[k], results[k].ptr(), buffers_[k], out);
+      if (g_fill >= 0 && !given[k])
+        std::memset(out.data, g_fill, static_cast<std::size_t>((*buffers_[k]).len));
       bytes += out.shape.size() * bytes_of(out.type);
     }
     if (bytes > kKeepGilBytes) thread_ = PyEval_SaveThread();
@@ -43,6 +46,10 @@ class NumpyHost final : public Host {
   void finish() {
     if (thread_) PyEval_RestoreThread(thread_);
     thread_ = nullptr;
+  }
+
+  bool is_lent(Dim output) const override {
+    return given[static_cast<std::size_t>(output)] != nullptr;
   }
 
   void parallel_for(Dim count, Body body, void* context) override {
@@ -69,7 +76,7 @@ class NumpyHost final : public Host {
           who + " is " +
           (buffer.acquire(array, layout) ? "read-only" : "of type " + dtype_name(array)) +
           ", expected a writable array");
-    const TensorView view = view_of(*buffer);
+    const TensorView view = view_of(contract_, *buffer, [&] { return who + " has shape "; });
     if (view.type != out.type)
       contract_.fail(who + " is of type " + dtype_name(array) + ", expected " + name_of(out.type));
     if (view.shape != out.shape)
@@ -295,8 +302,8 @@ nb::dict contract_to_python(const Contract& c) {
   for (const AttributeSpec& a : c.attributes()) {
     nb::list accepted;
     for (const std::string& word : a.accepted) accepted.append(word);
-    attributes.append(
-        nb::make_tuple(a.name, name_of(a.kind), to_python(a.initial), accepted, a.doc));
+    attributes.append(nb::make_tuple(a.name, name_of(a.kind), to_python(a.initial), accepted, a.doc,
+                                     a.least, a.most));
   }
   nb::dict own_accuracies;
   for (const auto& [output, accuracy] : c.own_accuracies())
@@ -338,6 +345,8 @@ NB_MODULE(_native, m) {
     return list;
   });
   m.def("instruction_set", &instruction_set);
+  // For tests: every byte of a new output, so that an element that no kernel writes is seen.
+  m.def("fill_outputs_with", [](int byte) { g_fill = byte; });
   m.def("get_num_threads", [] { return Pool::instance().threads(); });
   m.def("set_num_threads", [](int count) {
     nb::gil_scoped_release release;

@@ -109,13 +109,21 @@ bool is_masked(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "MaskedArray";
 }
 
-TensorView view_of(const Py_buffer& b) {
+TensorView view_of(const Py_buffer& b, const Shape& shape) {
   TensorView view;
   view.present = true;
   view.data = b.buf;
   view.type = dtype_of_format(b.format);
-  for (int i = 0; i < b.ndim; ++i) view.shape.push_back(b.shape[i]);
+  view.shape = shape;
   return view;
+}
+// `who()` as in checked_shape(). A buffer can have more dims than any shape: the first of them are
+// enough to refuse it.
+template <class F> TensorView view_of(const Contract& contract, const Py_buffer& b, F&& who) {
+  Dim dims[kShapeCapacity];
+  const int rank = b.ndim < kShapeCapacity ? b.ndim : kShapeCapacity;
+  for (int i = 0; i < rank; ++i) dims[i] = b.shape[i];
+  return view_of(b, checked_shape(contract, who, dims, static_cast<std::size_t>(rank)));
 }
 
 // An input as contiguous memory; strided, misaligned and foreign data is copied by NumPy.
@@ -135,11 +143,11 @@ struct Input {
         contract.fail("input " + spec.name + " is of type " + dtype_name(object) +
                       ", expected an array of numbers");
       // ascontiguousarray makes a scalar one-dimensional
-      TensorView view = view_of(*buffer);
+      TensorView view = viewed(contract, spec);
       if (rank_of(object) == 0) view.shape = Shape();
       return checked(contract, spec, copy.ptr(), view);
     }
-    return checked(contract, spec, object, view_of(*buffer));
+    return checked(contract, spec, object, viewed(contract, spec));
   }
 
   // From now on the numbers are read from a copy.
@@ -151,6 +159,9 @@ struct Input {
   }
 
  private:
+  TensorView viewed(const Contract& contract, const TensorSpec& spec) const {
+    return view_of(contract, *buffer, [&] { return "input " + spec.name + " has shape "; });
+  }
   // NumPy says why, unless it is no fault of the argument (memory, Ctrl-C).
   [[noreturn]] static void fail_to_convert(const Contract& contract, const TensorSpec& spec,
                                            PyObject* object) {

@@ -47,7 +47,8 @@ class ArrayList {
       throw nb::value_error(
           (name_ + " holds a " + dtype_name(array) + ", expected writable contiguous arrays")
               .c_str());
-    const TensorView view = view_of(*buffer);
+    const TensorView view = view_of(
+        *buffer, Shape{(*buffer).itemsize > 0 ? Dim((*buffer).len / (*buffer).itemsize) : 0});
     if (view.type != DType::float32 && view.type != DType::float64)
       throw nb::value_error(
           (name_ + " holds an array of " + dtype_name(array) + ", expected float32 or float64")

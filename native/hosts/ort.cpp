@@ -26,13 +26,16 @@ DType dtype(ort::ElementType type) {
   return DType::other;
 }
 
-void check_rank(const Contract& contract, std::size_t rank) {
-  if (rank > kMaxRank)
-    contract.fail("a tensor has rank " + std::to_string(rank) + ", expected at most 64");
+// `who()` as in checked_shape().
+template <class F> void describe(const Contract& contract, F&& who, ort::ElementType type,
+                                 const Dim* dims, std::size_t rank, TensorView& view) {
+  view.shape = checked_shape(contract, who, dims, rank);
+  view.type = dtype(type);
 }
 
 // Runtimes before 1.24 describe a tensor by an object that is made for every question.
-void describe_by_object(const Contract& contract, const ort::Value* value, TensorView& view) {
+template <class F> void describe_by_object(const Contract& contract, F&& who,
+                                           const ort::Value* value, TensorView& view) {
   ort::TypeShape* info = nullptr;
   must<ort::GetTypeShape>(value, &info);
   struct Release {
@@ -43,29 +46,28 @@ void describe_by_object(const Contract& contract, const ort::Value* value, Tenso
   ort::ElementType type = ort::kUndefined;
   must<ort::GetRank>(static_cast<const ort::TypeShape*>(info), &rank);
   must<ort::GetElementType>(static_cast<const ort::TypeShape*>(info), &type);
-  check_rank(contract, rank);
-  Dim dims[kMaxRank];
-  must<ort::GetDims>(static_cast<const ort::TypeShape*>(info), dims, rank);
-  view.shape = Shape(dims, static_cast<int>(rank));
-  view.type = dtype(type);
+  std::vector<Dim> dims(rank);
+  must<ort::GetDims>(static_cast<const ort::TypeShape*>(info), dims.data(), rank);
+  describe(contract, who, type, dims.data(), rank, view);
 }
 
-void describe_by_reference(const Contract& contract, const ort::Value* value, TensorView& view) {
+template <class F> void describe_by_reference(const Contract& contract, F&& who,
+                                              const ort::Value* value, TensorView& view) {
   std::size_t rank = 0;
   ort::ElementType type = ort::kUndefined;
   const Dim* dims = nullptr;
   must<ort::GetTypeAndDims>(value, &type, &dims, &rank);
-  check_rank(contract, rank);
-  view.shape = Shape(dims, static_cast<int>(rank));
-  view.type = dtype(type);
+  describe(contract, who, type, dims, rank, view);
 }
 
-void set_view(const Contract& contract, const ort::Value* value, TensorView& view) {
+void set_view(const Contract& contract, const TensorSpec& spec, const ort::Value* value,
+              TensorView& view) {
   if (!value) return;
+  const auto who = [&] { return "input " + spec.name + " has shape "; };
   if (g_level >= ort::kLevelOfGetTypeAndDims)
-    describe_by_reference(contract, value, view);
+    describe_by_reference(contract, who, value, view);
   else
-    describe_by_object(contract, value, view);
+    describe_by_object(contract, who, value, view);
   view.present = true;
   must<ort::MutableData>(const_cast<ort::Value*>(value), &view.data);
 }
@@ -125,7 +127,7 @@ class Node {
     for (std::size_t i = 0; i < std::min(given, inputs); ++i) {
       const ort::Value* value = nullptr;
       must<ort::GetInput>(static_cast<const ort::Context*>(context), i, &value);
-      set_view(contract_, value, input_views[i]);
+      set_view(contract_, contract_.inputs()[i], value, input_views[i]);
     }
     for (std::size_t i = 0; i < outputs; ++i) output_views[i].present = wanted_[i];
     SessionHost host(context);

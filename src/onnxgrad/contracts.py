@@ -37,13 +37,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute; `default` is None when there is none."""
+    """An attribute; `default` is None when there is none. Its integers are from `least` to `most`."""
 
     name: str
     kind: str
     default: Any
     accepted: tuple[str, ...]
     doc: str
+    least: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,8 @@ def _contract(data: dict[str, Any]) -> Contract:
         inputs=tuple(Tensor(*t) for t in data["inputs"]),
         outputs=tuple(Tensor(*t) for t in data["outputs"]),
         attributes=tuple(
-            Attribute(name, kind, default, tuple(accepted), doc)
-            for name, kind, default, accepted, doc in data["attributes"]
+            Attribute(name, kind, default, tuple(accepted), doc, least, most)
+            for name, kind, default, accepted, doc, least, most in data["attributes"]
         ),
         accuracy=Accuracy(*data["accuracy"]),
         own_accuracies={k: Accuracy(*a) for k, a in data["own_accuracies"].items()},

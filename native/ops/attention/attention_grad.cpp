@@ -54,16 +54,17 @@ template <class T> struct AttentionBackward {
   static Dim part(Dim size, Dim cut, Dim cuts) { return size * cut / cuts; }
 
   // The wider the cut of keys, the more memory for dQ: no more cuts than pieces are needed, and at
-  // most 32 MiB.
+  // most 32 MiB. It is the same whether or not dmask is asked for, and so are the bits of dQ.
   GradientCuts cut(bool of_mask) const {
-    of_mask = of_mask && s.mask_key != 0;
-    const Dim batches = of_mask && s.mask_row.batch == 0 ? 1 : s.batches;
-    const Dim groups = of_mask && s.mask_row.head == 0 ? 1 : s.groups;
+    const bool summed = s.masked && s.mask_key != 0;
+    const Dim batches = summed && s.mask_row.batch == 0 ? 1 : s.batches;
+    const Dim groups = summed && s.mask_row.head == 0 ? 1 : s.groups;
     const Dim each = s.batches * s.heads * s.rows * s.depth * Dim(sizeof(T));
     const Dim affordable = (Dim(32) << 20) / larger_of(1, each);
     Dim keys =
         smaller_of(key_blocks(), divide_up(kAttentionPieces, larger_of(1, batches * groups)));
     keys = smaller_of(keys, affordable);
+    if (!of_mask) return {s.batches, s.groups, larger_of(1, keys)};
     return {batches, groups, larger_of(1, keys)};
   }
 
@@ -262,9 +263,9 @@ template <class T> void attention_grad(Call& call) {
   const auto scratch = space.scratch<char>(count.bytes(), larger_of(1, back.cuts.count()));
   Workspace::acquire(call, space.bytes());
   back.dq = call.output<T>("dQ").data();
-  back.dk = s.packed ? back.dq : call.output<T>("dK").data(),
-  back.dv = s.packed ? back.dq : call.output<T>("dV").data();
-  const Span<T> dmask = call.output<T>("dmask");
+  back.dk = s.packed ? back.dq : call.optional_output<T>("dK").data(),
+  back.dv = s.packed ? back.dq : call.optional_output<T>("dV").data();
+  const Span<T> dmask = call.optional_output<T>("dmask");
   back.dmask = dmask.data();
   space.open();
   if (back.cuts.keys > 1) back.partial_dq = space[partial].data();

@@ -29,8 +29,8 @@ template <class T> void conv_grad(Call& call) {
                      larger_of(find_dx ? find_dx->bytes() : 0, find_dw ? find_dw->bytes() : 0));
 
   const Span<const T> dy = call.input<T>("dY"), x = call.input<T>("X"), w = call.input<T>("W");
-  const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"),
-                dbias = call.output<T>("dBias");
+  const Span<T> dx = call.optional_output<T>("dX"), dw = call.optional_output<T>("dW"),
+                dbias = call.optional_output<T>("dBias");
   if (find_dx) find_dx->run(call, dy, w, dx);
   const bool together = gives_dbias(find_dw.get(), s);
   if (find_dw) find_dw->run(call, dy, x, dw, together ? dbias : Span<T>());

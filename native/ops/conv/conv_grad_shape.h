@@ -35,11 +35,16 @@ inline Contract with_conv_attributes(Contract contract) {
             "how pads follow from the shapes")
       .attr("dilations", Kind::integers,
             "distance between kernel elements; 1 along each spatial dim when absent")
+      .within(1)
       .attr("group", 1, "number of groups that channels and filters are divided into")
+      .within(1)
       .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
+      .within(0, kMaxElements)
       .attr("pads", Kind::integers,
             "zeros before each spatial dim, then after each; none when absent")
+      .within(0)
       .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
+      .within(1)
       .attr("winograd_tile", 2,
             "3x3 kernels: outputs per Winograd tile and side. 2; 4 is faster on some shapes at "
             "ten times the error; 0 avoids Winograd");
@@ -72,7 +77,6 @@ inline void check_ranks(const Call& call) {
 inline Dim check_groups(const Call& call) {
   const Dim group = call.integer("group"), channels = call.dim("C"), per_group = call.dim("Cg"),
             filters = call.dim("M");
-  if (group < 1) call.fail("group is " + std::to_string(group) + ", expected at least 1");
   if (channels % group != 0 || channels / group != per_group)
     call.fail("input W has " + std::to_string(per_group) + " channels, expected C / group = " +
               std::to_string(channels) + " / " + std::to_string(group) + " (C from X)");
@@ -82,25 +86,9 @@ inline Dim check_groups(const Call& call) {
   return group;
 }
 
-// A list attribute with one number per spatial dim
-// (or `per_dim` of them), all at least `least`; `initial` when absent.
-inline Shape checked_list(const Call& call, const char* name, int per_dim, Dim least, Dim initial) {
-  const Integers given = call.integers(name);
-  const int expected = call.dims("in...").rank() * per_dim;
-  Shape list;
-  for (int i = 0; i < expected; ++i) list.push_back(initial);
-  if (given.empty()) return list;
-  if (static_cast<int>(given.size()) != expected)
-    call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected " +
-              std::to_string(expected) + " numbers (X has shape " + to_string(call.shape("X")) +
-              ")");
-  for (int i = 0; i < expected; ++i) {
-    list[i] = given[static_cast<std::size_t>(i)];
-    if (list[i] < least || list[i] > (Dim(1) << 40))
-      call.fail(std::string(name) + " is " + to_string(Attribute(given)) +
-                ", expected numbers of at least " + std::to_string(least));
-  }
-  return list;
+// A list attribute with one number per spatial dim, or `per_dim` of them; `initial` when absent.
+inline Shape checked_list(const Call& call, const char* name, int per_dim, Dim initial) {
+  return call.numbers(name, call.dims("in...").rank() * per_dim, initial, "X");
 }
 
 inline void check_kernel(const Call& call) {
@@ -109,7 +97,7 @@ inline void check_kernel(const Call& call) {
     if (k < 1)
       call.fail("input W has shape " + to_string(call.shape("W")) +
                 ", expected kernel dims of at least 1");
-  const Shape given = checked_list(call, "kernel_shape", 1, 0, 0);
+  const Shape given = checked_list(call, "kernel_shape", 1, 0);
   if (call.given("kernel_shape") && !call.integers("kernel_shape").empty() && given != kernel)
     call.fail("kernel_shape is " + to_string(given) + ", expected " + to_string(kernel) +
               " (from W)");
@@ -126,7 +114,7 @@ inline Dim extent(const ConvShape& s, int a) {
 //                   an odd one goes after (UPPER) or before (LOWER)
 inline Shape resolve_pads(const Call& call, ConvShape& s) {
   const std::string& mode = call.text("auto_pad");
-  const Shape given = checked_list(call, "pads", 2, 0, 0);
+  const Shape given = checked_list(call, "pads", 2, 0);
   Shape out;
   bool differs = false;
   for (int a = 0; a < s.rank(); ++a) {
@@ -164,8 +152,8 @@ inline ConvShape described_conv(const Call& call) {
   detail::check_kernel(call);
   s.in = call.dims("in...");
   s.kernel = call.dims("kernel...");
-  s.stride = detail::checked_list(call, "strides", 1, 1, 1);
-  s.dilation = detail::checked_list(call, "dilations", 1, 1, 1);
+  s.stride = detail::checked_list(call, "strides", 1, 1);
+  s.dilation = detail::checked_list(call, "dilations", 1, 1);
   s.out = detail::resolve_pads(call, s);
   const std::int64_t tile = call.integer("winograd_tile");
   if (tile != 0 && tile != 2 && tile != 4)
@@ -179,7 +167,7 @@ inline ConvShape prepare_conv(const Call& call) {
     call.fail("input dY has spatial dims " + to_string(call.dims("out...")) + ", expected " +
               to_string(s.out) + " (X " + to_string(s.in) + ", kernel " + to_string(s.kernel) +
               ", strides " + to_string(s.stride) + ", dilations " + to_string(s.dilation) +
-              ", pads " + to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " +
+              ", pads " + to_string(detail::checked_list(call, "pads", 2, 0)) + ", auto_pad " +
               call.text("auto_pad") + ")");
   return s;
 }

@@ -15,15 +15,22 @@ const Contract& conv_transpose_grad_contract() {
                 "how pads follow from the shapes")
           .attr("dilations", Kind::integers,
                 "distance between kernel elements; 1 along each spatial dim when absent")
+          .within(1)
           .attr("group", 1, "number of groups that channels and filters are divided into")
+          .within(1)
           .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
+          .within(0, kMaxElements)
           .attr("output_padding", Kind::integers,
                 "elements added after each spatial dim of Y; none when absent")
+          .within(0)
           .attr("output_shape", Kind::integers, "the spatial dims of Y; pads follow from it")
+          .within(0, kMaxElements)
           .attr(
               "pads", Kind::integers,
               "elements taken away before each spatial dim of Y, then after each; none when absent")
+          .within(0)
           .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
+          .within(1)
           .input("dY", "T[N, M, out...]", "cotangent of Y")
           .input("X", "T[N, C, in...]", "what went into ConvTranspose")
           .input("W", "T[C, Mg, kernel...]", "filters; Mg = M / group")
@@ -38,7 +45,7 @@ namespace {
 Dim check_transposed_groups(const Call& call) {
   const Dim group = call.integer("group"), channels = call.dim("C"), filters = call.dim("M"),
             per_group = call.dim("Mg");
-  if (group < 1 || channels % group != 0)
+  if (channels % group != 0)
     call.fail("group is " + std::to_string(group) +
               ", expected a divisor of C = " + std::to_string(channels) + " (from X)");
   if (per_group * group != filters)
@@ -54,9 +61,9 @@ Dim check_transposed_groups(const Call& call) {
 // taken away; the odd one goes after (UPPER) or before.
 Shape resolve_transposed_pads(const Call& call, ConvShape& s) {
   const std::string& mode = call.text("auto_pad");
-  const Shape pads = detail::checked_list(call, "pads", 2, 0, 0),
-              extra = detail::checked_list(call, "output_padding", 1, 0, 0);
-  const Shape wanted = detail::checked_list(call, "output_shape", 1, 0, 0);
+  const Shape pads = detail::checked_list(call, "pads", 2, 0),
+              extra = detail::checked_list(call, "output_padding", 1, 0);
+  const Shape wanted = detail::checked_list(call, "output_shape", 1, 0);
   Shape size;
   for (int a = 0; a < s.rank(); ++a) {
     const Dim full = (s.out[a] - 1) * s.stride[a] + detail::extent(s, a) + extra[a];
@@ -84,14 +91,14 @@ ConvShape prepare(const Call& call) {
   s.images = call.dim("N"), s.groups = check_transposed_groups(call);
   s.channels = call.dim("Mg"), s.filters = call.dim("C") / s.groups;
   s.in = call.dims("out..."), s.out = call.dims("in..."), s.kernel = call.dims("kernel...");
-  s.stride = detail::checked_list(call, "strides", 1, 1, 1),
-  s.dilation = detail::checked_list(call, "dilations", 1, 1, 1);
+  s.stride = detail::checked_list(call, "strides", 1, 1),
+  s.dilation = detail::checked_list(call, "dilations", 1, 1);
   const Shape expected = resolve_transposed_pads(call, s);
   if (s.in != expected)
     call.fail("input dY has spatial dims " + to_string(s.in) + ", expected " + to_string(expected) +
               " (X " + to_string(s.out) + ", kernel " + to_string(s.kernel) + ", strides " +
               to_string(s.stride) + ", dilations " + to_string(s.dilation) + ", pads " +
-              to_string(detail::checked_list(call, "pads", 2, 0, 0)) + ", auto_pad " +
+              to_string(detail::checked_list(call, "pads", 2, 0)) + ", auto_pad " +
               call.text("auto_pad") + ")");
   return s;
 }
@@ -113,8 +120,8 @@ template <class T> void conv_transpose_grad(Call& call) {
   TransposeGradients<T> gradients(s, call.wants("dX"), call.wants("dW"));
   Workspace::acquire(call, gradients.bytes());
   const Span<const T> dy = call.input<T>("dY"), x = call.input<T>("X"), w = call.input<T>("W");
-  const Span<T> dx = call.output<T>("dX"), dw = call.output<T>("dW"),
-                dbias = call.output<T>("dBias");
+  const Span<T> dx = call.optional_output<T>("dX"), dw = call.optional_output<T>("dW"),
+                dbias = call.optional_output<T>("dBias");
   gradients.run(call, dy, x, w, dx, dw, gradients.gives_dbias() ? dbias : Span<T>());
   if (dbias && !gradients.gives_dbias()) set_dbias<T>(call, s, dy, dbias);
 }

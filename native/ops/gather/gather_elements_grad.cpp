@@ -72,10 +72,11 @@ template <class T> void gather_elements_grad(Call& call) {
   with_index_type(call, "indices", [&](auto zero) {
     using I = decltype(zero);
     check_indices<I>(call, "indices", s.rows);
-    Workspace space;
-    const auto columns = space.shared<std::int64_t>(s.out_inner);
-    Workspace::acquire(call, space.bytes());
     call.set_dims("in...", s.in);
+    call.end_if_empty();
+    Workspace space;
+    const auto columns = space.shared<std::int64_t>(s.out.size() > 0 ? s.out_inner : 0);
+    Workspace::acquire(call, space.bytes());
     const Span<T> dx = call.output<T>("dX");
     const I* indices = call.input<I>("indices").data();
     const T* dy = call.input<T>("dY").data();

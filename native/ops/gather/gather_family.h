@@ -6,19 +6,12 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// The shape that `input` holds, with no negative dim.
+// The shape that `input` holds, within the bounds of a tensor.
 inline Shape shape_in(const Call& call, std::string_view input) {
   const Span<const std::int64_t> dims = call.input<std::int64_t>(input);
-  Shape shape;
-  if (dims.size() > kMaxRank)
-    call.fail("input " + std::string(input) + " has " + std::to_string(dims.size()) +
-              " dims, expected at most " + std::to_string(kMaxRank));
-  for (Dim d : dims) shape.push_back(d);
-  for (Dim d : dims)
-    if (d < 0)
-      call.fail("input " + std::string(input) + " is " + to_string(shape) +
-                ", expected no negative dim");
-  return shape;
+  return checked_shape(
+      call.contract(), [&] { return "input " + std::string(input) + " is "; }, dims.data(),
+      static_cast<std::size_t>(dims.size()));
 }
 
 inline int axis_in(const Call& call, const Shape& shape) {

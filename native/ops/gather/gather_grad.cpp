@@ -31,10 +31,11 @@ template <class T> void gather_grad(Call& call) {
     using I = decltype(zero);
     check_indices<I>(call, "indices", in[axis]);
     const Span<const I> indices = call.input<I>("indices");
+    call.set_dims("in...", in);
+    call.end_if_empty();
     Workspace space;
     const SortSpace at = SortSpace::in(space, in[axis], indices.size());
     Workspace::acquire(call, space.bytes());
-    call.set_dims("in...", in);
     T* dx = call.output<T>("dX").data();
     space.open();
     const SortedIndices sorted = sort_indices(

@@ -83,12 +83,12 @@ template <class T> void gather_nd_grad(Call& call) {
     check_tuples<I>(call, r);
     const I* indices = call.input<I>("indices").data();
     const Dim rows = r.in.product(0, r.batch) * r.rows_per_batch;
+    call.set_dims("in...", r.in);
+    call.end_if_empty();
     Workspace space;
     const SortSpace at = SortSpace::in(space, rows, r.tuples);
     Workspace::acquire(call, space.bytes());
-    call.set_dims("in...", r.in);
     T* dx = call.output<T>("output").data();
-    if (rows * r.slice == 0) return;
     space.open();
     const SortedIndices sorted =
         sort_indices(space, at, rows, r.tuples, [&](Dim k) ONNXGRAD_LAMBDA {

@@ -134,8 +134,6 @@ template <class T> void softmax_cross_entropy_loss_internal(Call& call) {
   check_output_type(call);
   Classes s = classes_of(call, "scores", "labels");
   read_ignored(call, s);
-  if (!call.wants("log_prob") || !call.wants("output"))
-    call.fail("outputs leaves one out, expected both output and log_prob");
   with_index_type(call, "labels", [&](auto zero) { run<T, decltype(zero)>(call, s); });
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(softmax_cross_entropy_loss_internal)

@@ -68,10 +68,10 @@ template <class T> void batch_norm_internal(Call& call) {
           *bias = call.input<T>("B").data();
   const T *input_mean = call.input<T>("input_mean").data(),
           *input_var = call.input<T>("input_var").data();
-  const Span<T> y = call.output<T>("Y"), saved_mean = call.output<T>("saved_mean"),
-                saved_inv = call.output<T>("saved_inv_std");
-  const Span<T> running_mean = call.output<T>("running_mean"),
-                running_var = call.output<T>("running_var");
+  const Span<T> y = call.output<T>("Y"), saved_mean = call.optional_output<T>("saved_mean"),
+                saved_inv = call.optional_output<T>("saved_inv_std");
+  const Span<T> running_mean = call.optional_output<T>("running_mean"),
+                running_var = call.optional_output<T>("running_var");
   const bool training = call.integer("training_mode") != 0,
              streamed = 2 * shape.size() * Dim(sizeof(T)) > kStreamBytes;
   const double momentum = double(call.real("momentum")), epsilon = double(call.real("epsilon"));

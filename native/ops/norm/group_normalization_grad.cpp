@@ -13,6 +13,7 @@ const Contract& group_normalization_grad_contract() {
           .accuracy(Measure::rms, 2e-6, 1e-13)
           .attr("epsilon", 1e-5f, "added to the variance")
           .attr("num_groups", 1, "number of groups that the channels are divided into")
+          .within(1)
           .input("dY", "T[N, C, size...]", "cotangent of Y")
           .input("X", "T[N, C, size...]", "what went in")
           .input("scale", "T[K]", "scale of each channel, or of each group as in opset 18")
@@ -24,7 +25,7 @@ const Contract& group_normalization_grad_contract() {
 
 template <class T> void group_normalization_grad(Call& call) {
   const Dim groups = call.integer("num_groups"), channels = call.dim("C"), scales = call.dim("K");
-  if (groups < 1 || channels % groups != 0)
+  if (channels % groups != 0)
     call.fail("num_groups is " + std::to_string(groups) +
               ", expected a divisor of C = " + std::to_string(channels) + " (from dY)");
   if (scales != channels && scales != groups)

@@ -6,18 +6,13 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& average_pool_grad_contract() {
   static const Contract c =
-      Contract("AveragePoolGrad")
+      with_window_attributes(Contract("AveragePoolGrad"))
           .summary("Gradient of AveragePool, in any number of spatial dims.")
           .formula("dX[i] = Σ dY[o] / size(o) over the windows o that cover i")
           .accuracy(Measure::rms, 2e-6, 1e-13)
-          .attr("kernel_shape", Kind::integers, "the window, one number per spatial dim")
-          .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
-          .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
-                "how pads follow from the shapes")
-          .attr("pads", Kind::integers,
-                "padding before each spatial dim, then after each; none when absent")
           .attr("count_include_pad", 0, "1: padding counts in the size of a window")
           .attr("dilations", Kind::integers, "distance between elements of a window; 1 when absent")
+          .within(1)
           .attr("ceil_mode", 0, "1: the last window may reach beyond the padding")
           .input("dY", "T[N, C, out...]", "cotangent of Y")
           .input("shape", "int64[rank]", "the shape of X")
@@ -29,26 +24,42 @@ namespace {
 
 std::vector<Window> prepare(const Call& call, const Shape& in) {
   const Shape& dy = call.shape("dY");
-  const int spatial = dy.rank() - 2;
   if (in.rank() != dy.rank() || in[0] != dy[0] || in[1] != dy[1])
     call.fail("input shape is " + to_string(in) + ", expected " + std::to_string(dy.rank()) +
               " dims that begin with [" + std::to_string(dy[0]) + ", " + std::to_string(dy[1]) +
               "] (from dY)");
-  if (call.integers("kernel_shape").empty()) call.fail("kernel_shape is missing");
-  const Shape kernel = checked_numbers(call, "kernel_shape", "dY", 1, 1, 1),
-              stride = checked_numbers(call, "strides", "dY", 1, 1, 1);
-  const Shape dilation = checked_numbers(call, "dilations", "dY", 1, 1, 1),
-              pads = checked_numbers(call, "pads", "dY", 2, 0, 0);
-  std::vector<Window> list;
+  const std::vector<Window> list = windows_of(call, "dY", in.data() + 2);
   Shape expected{in[0], in[1]};
-  for (int a = 0; a < spatial; ++a) {
-    Window w{in[a + 2], dy[a + 2], kernel[a], stride[a], dilation[a], pads[a], pads[a + spatial]};
-    expected.push_back(windows(call.text("auto_pad"), call.integer("ceil_mode") != 0, w));
-    list.push_back(w);
-  }
+  for (const Window& w : list) expected.push_back(w.out);
   check_shape(call, "dY", expected,
               [&] { return "what the windows give for shape " + to_string(in); });
   return list;
+}
+
+// Of window o: its elements [from, to) lie in X, and `size` of them count.
+struct Covered {
+  Dim from, to, size;
+};
+Covered covered(const Window& w, Dim o, bool count_pads) {
+  const Dim first = o * w.stride - w.before;
+  // how many elements of the window, from its first on, lie before the place `end`
+  const auto before = [&](Dim end) {
+    return end <= first ? 0 : smaller_of(w.kernel, divide_up(end - first, w.dilation));
+  };
+  const Dim from = before(0), to = before(w.in);
+  return {from, to, count_pads ? before(w.in + w.after) : to - from};
+}
+
+void check_work(const Call& call, const Window& w) {
+  Dim entries = 0;
+  for (Dim o = 0; o < w.out && entries <= kMostEntries; ++o) {
+    const Covered c = covered(w, o, false);
+    entries += c.to - c.from;
+  }
+  if (entries > kMostEntries)
+    call.fail("kernel_shape is " + to_string(Attribute(call.integers("kernel_shape"))) +
+              ", expected windows that take at most " + std::to_string(kMostEntries) +
+              " elements along an axis, all together");
 }
 
 // Each window spreads its cotangent evenly over the elements it covers.
@@ -60,15 +71,9 @@ template <class T> AxisMap<T> map_of(const Window& w, bool count_pads) {
   }
   AxisMapBuilder<T> map(w.out, w.in);
   for (Dim o = 0; o < w.out; ++o) {
-    Dim size = 0;
-    for (Dim k = 0; k < w.kernel; ++k) {
-      const Dim i = o * w.stride - w.before + k * w.dilation;
-      size += count_pads ? i < w.in + w.after : i >= 0 && i < w.in;
-    }
-    for (Dim k = 0; k < w.kernel; ++k) {
-      const Dim i = o * w.stride - w.before + k * w.dilation;
-      if (i >= 0 && i < w.in) map.add(i, o, 1.0 / double(size));
-    }
+    const Covered c = covered(w, o, count_pads);
+    for (Dim k = c.from; k < c.to; ++k)
+      map.add(o * w.stride - w.before + k * w.dilation, o, 1.0 / double(c.size));
   }
   return map.take();
 }
@@ -100,6 +105,7 @@ template <class T> void average_pool_grad(Call& call) {
   const std::vector<Window> windows = prepare(call, in);
   double share = 1;
   for (const Window& w : windows) {
+    check_work(call, w);
     maps.push_back(map_of<T>(w, call.integer("count_include_pad") != 0));
     if (covers_everything(windows))
       share *= maps.back().identity || w.in == 0 ? 1.0 : double(maps.back().weight[0]);

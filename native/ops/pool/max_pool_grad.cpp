@@ -40,13 +40,14 @@ template <class I> void check_planes(Call& call, const PooledPlanes& s) {
   call.parallel_ranges(
       s.count, larger_of(1, kPointwiseGrain / larger_of(1, s.out)), [&](Dim begin, Dim end) {
         for (Dim p = begin; p < end; ++p) {
-          std::int64_t outside =
-              0;  // negative as soon as one index is below the plane or beyond it
+          // the highest bit is set as soon as one index is below the plane or beyond it
+          std::uint64_t outside = 0;
+          const auto first = std::uint64_t(p * s.in), last = std::uint64_t(s.in) - 1;
           for (Dim k = 0; k < s.out; ++k) {
-            const std::int64_t at = std::int64_t(indices[p * s.out + k]) - p * s.in;
-            outside |= at | (s.in - 1 - at);
+            const auto at = std::uint64_t(std::int64_t(indices[p * s.out + k])) - first;
+            outside |= at | (last - at);
           }
-          if (outside >= 0) continue;
+          if (outside >> 63 == 0) continue;
           Dim known = first_bad.load();
           while (p < known && !first_bad.compare_exchange_weak(known, p)) {
           }

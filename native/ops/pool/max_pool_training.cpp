@@ -9,19 +9,14 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& max_pool_training_contract() {
   static const Contract c =
-      Contract("MaxPoolTraining")
+      with_window_attributes(Contract("MaxPoolTraining"))
           .summary("MaxPool with the indices that MaxPoolGrad needs.")
           .formula(
               "Y[o] = X[Indices[o]] = max X[i] over the window of o, the first of equal ones; a "
               "NaN in the window wins")
           .accuracy(Measure::rms, 0, 0)
-          .attr("kernel_shape", Kind::integers, "the window, one number per spatial dim")
-          .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
-          .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
-                "how pads follow from the shapes")
-          .attr("pads", Kind::integers,
-                "padding before each spatial dim, then after each; none when absent")
           .attr("dilations", Kind::integers, "distance between elements of a window; 1 when absent")
+          .within(1)
           .attr("ceil_mode", 0, "1: the last window may reach beyond the padding")
           .input("X", "T[N, C, in...]", "images, or signals, or volumes; one to three spatial dims")
           .output("Y", "T[N, C, out...]", "the largest of each window")
@@ -51,23 +46,17 @@ std::vector<Window> prepare(const Call& call) {
   if (spatial < 1 || spatial > 3)
     call.fail("input X has shape " + to_string(call.shape("X")) +
               ", expected one to three spatial dims");
-  if (call.integers("kernel_shape").empty()) call.fail("kernel_shape is missing");
-  const Shape kernel = checked_numbers(call, "kernel_shape", "X", 1, 1, 1),
-              stride = checked_numbers(call, "strides", "X", 1, 1, 1);
-  const Shape dilation = checked_numbers(call, "dilations", "X", 1, 1, 1),
-              pads = checked_numbers(call, "pads", "X", 2, 0, 0);
   std::vector<Window> list(std::size_t(3 - spatial), Window{1, 1, 1, 1, 1, 0, 0});
-  for (int a = 0; a < spatial; ++a) {
-    Window w{call.shape("X")[a + 2], 0, kernel[a], stride[a], dilation[a], pads[a],
-             pads[a + spatial]};
-    w.out = windows(call.text("auto_pad"), call.integer("ceil_mode") != 0, w);
-    check_covers(call, w, a + 2);
+  int axis = 2;
+  for (const Window& w : windows_of(call, "X", call.shape("X").data() + 2)) {
+    check_covers(call, w, axis++);
     list.push_back(w);
   }
+  const Shape kernel{list[0].kernel, list[1].kernel, list[2].kernel};
   if (kernel.size() > kMostTaps)
-    call.fail("kernel_shape is " + to_string(kernel) + ", expected at most " +
-              std::to_string(kMostTaps) + " elements");
-  if (list[0].in * list[1].in * list[2].in >= Dim(1) << 31)
+    call.fail("kernel_shape is " + to_string(Attribute(call.integers("kernel_shape"))) +
+              ", expected at most " + std::to_string(kMostTaps) + " elements");
+  if (call.shape("X").product(2, spatial + 2) >= Dim(1) << 31)
     call.fail("input X has shape " + to_string(call.shape("X")) +
               ", expected fewer than 2^31 elements per channel");
   return list;
@@ -151,20 +140,21 @@ template <class T> class PoolRow {
 
 template <class T> void max_pool_training(Call& call) {
   const std::vector<Window> w = prepare(call);
+  Shape out;
+  for (std::size_t a = std::size_t(5 - call.shape("X").rank()); a < 3; ++a) out.push_back(w[a].out);
+  call.set_dims("out...", out);
+  call.end_if_empty();
   const PoolRow<T> row(w);
   const Dim planes = call.dim("N") * call.dim("C"), in = w[0].in * w[1].in * w[2].in,
             rows = w[0].out * w[1].out;
-  Shape out;
-  for (std::size_t a = std::size_t(5 - call.shape("X").rank()); a < 3; ++a) out.push_back(w[a].out);
   const Dim together =
       larger_of(1, 8192 / larger_of(1, rows * w[2].out * Dim(w[1].kernel * w[2].kernel)));
   Workspace space;
   const auto scratch = space.scratch<T>(row.size(), divide_up(planes, together));
   Workspace::acquire(call, space.bytes());
-  call.set_dims("out...", out);
   const T* x = call.input<T>("X").data();
   T* y = call.output<T>("Y").data();
-  std::int64_t* indices = call.output<std::int64_t>("Indices").data();
+  std::int64_t* indices = call.optional_output<std::int64_t>("Indices").data();
   space.open();
   call.parallel_ranges(planes, together, [&](Dim begin, Dim end) {
     const auto memory = space.borrow(scratch);

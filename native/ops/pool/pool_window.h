@@ -1,37 +1,31 @@
 // The sliding windows of a pooling operator, from its attributes.
 #pragma once
+#include <vector>
+
 #include "core/scatter.h"
 #include "ops/op.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
+// The attributes that pooling operators share.
+inline Contract with_window_attributes(Contract contract) {
+  return contract.attr("kernel_shape", Kind::integers, "the window, one number per spatial dim")
+      .within(1)
+      .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
+      .within(1)
+      .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
+            "how pads follow from the shapes")
+      .attr("pads", Kind::integers,
+            "padding before each spatial dim, then after each; none when absent")
+      .within(0);
+}
+
 struct Window {
   Dim in, out, kernel, stride, dilation, before, after;
 };
 
-// One number per spatial dim (or `per_dim` of them), all at least `least`; `initial` when absent.
-inline Shape checked_numbers(const Call& call, const char* name, const char* input, int per_dim,
-                             Dim least, Dim initial) {
-  const int spatial = call.shape(input).rank() - 2;
-  const Integers given = call.integers(name);
-  Shape list;
-  for (int i = 0; i < spatial * per_dim; ++i) list.push_back(initial);
-  if (given.empty()) return list;
-  if (static_cast<int>(given.size()) != spatial * per_dim)
-    call.fail(std::string(name) + " is " + to_string(Attribute(given)) + ", expected " +
-              std::to_string(spatial * per_dim) + " numbers (" + input + " has shape " +
-              to_string(call.shape(input)) + ")");
-  for (int i = 0; i < spatial * per_dim; ++i) {
-    list[i] = given[static_cast<std::size_t>(i)];
-    if (list[i] < least || list[i] > (Dim(1) << 31))
-      call.fail(std::string(name) + " is " + to_string(Attribute(given)) +
-                ", expected numbers of at least " + std::to_string(least));
-  }
-  return list;
-}
-
 // The number of windows; sets the padding where auto_pad decides it.
-inline Dim windows(const std::string& mode, bool ceil, Window& w) {
+inline Dim count_windows(const std::string& mode, bool ceil, Window& w) {
   const Dim extent = (w.kernel - 1) * w.dilation + 1;
   if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
     const Dim out = divide_up(w.in, w.stride),
@@ -46,6 +40,23 @@ inline Dim windows(const std::string& mode, bool ceil, Window& w) {
   if (ceil && (out - 1) * w.stride >= w.in + w.before)
     --out;  // a window that begins after the data is left out
   return out;
+}
+
+// The windows along the spatial dims of `input`; `in` holds the sizes of these dims in X.
+inline std::vector<Window> windows_of(const Call& call, const char* input, const Dim* in) {
+  const int spatial = call.shape(input).rank() - 2;
+  if (call.integers("kernel_shape").empty()) call.fail("kernel_shape is missing");
+  const Shape kernel = call.numbers("kernel_shape", spatial, 1, input),
+              stride = call.numbers("strides", spatial, 1, input),
+              dilation = call.numbers("dilations", spatial, 1, input),
+              pads = call.numbers("pads", 2 * spatial, 0, input);
+  std::vector<Window> list;
+  for (int a = 0; a < spatial; ++a) {
+    Window w{in[a], 0, kernel[a], stride[a], dilation[a], pads[a], pads[a + spatial]};
+    w.out = count_windows(call.text("auto_pad"), call.integer("ceil_mode") != 0, w);
+    list.push_back(w);
+  }
+  return list;
 }
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -49,6 +49,12 @@ inline float rounded(const std::string& how, float x) {
   return float(std::ceil(double(x) - (0.5 + kMiddle)));
 }
 
+// A coordinate as a number of elements. A region or a scale from a file can lead anywhere.
+inline Dim place_at(double x) {
+  constexpr double kFar = 9e15;
+  return x != x ? 0 : Dim(x < -kFar ? -kFar : x > kFar ? kFar : x);
+}
+
 // The interpolating functions; `t` is the distance to the element.
 inline double triangle(double t) {
   return std::fabs(t) < 1 ? 1 - std::fabs(t) : 0;
@@ -74,13 +80,30 @@ template <class T, class F> void add_taps(AxisMapBuilder<T>& map, const ResizeAx
   }
 }
 
+// How far from its place in X an output of an antialiased axis takes elements.
+inline double support_of(const ResizeMode& m, const ResizeAxis& a) {
+  return (m.mode == "cubic" ? 2.0 : 1.0) / double(a.scale);
+}
+
+inline bool is_identity(const ResizeMode& m, const ResizeAxis& a) {
+  return a.in == a.out && a.scale == 1 && m.coordinates != "tf_crop_and_resize";
+}
+
+// How many elements of X all outputs of an axis take, roughly.
+inline double taps_of(const ResizeMode& m, const ResizeAxis& a) {
+  if (is_identity(m, a)) return 0;
+  const double taps = m.mode == "nearest" ? 1 : m.mode == "cubic" ? 4 : 2;
+  const bool stretched = m.antialias && m.mode != "nearest" && a.scale < 1;
+  return double(a.out) * (stretched ? 2 * support_of(m, a) : taps);
+}
+
 template <class T>
 void add_output(AxisMapBuilder<T>& map, const ResizeMode& m, const ResizeAxis& a, Dim o) {
   const float x = original_coordinate(m, a, o), last = float(a.in - 1);
   if (m.coordinates == "tf_crop_and_resize" && (x < 0 || x > last))
     return;  // takes extrapolation_value instead
   if (m.mode == "nearest") {
-    const Dim i = Dim(rounded(m.nearest, x));
+    const Dim i = place_at(double(rounded(m.nearest, x)));
     return map.add(i < 0 ? 0 : i >= a.in ? a.in - 1 : i, o, 1.0);
   }
   const bool is_cubic = m.mode == "cubic";
@@ -89,23 +112,24 @@ void add_output(AxisMapBuilder<T>& map, const ResizeMode& m, const ResizeAxis& a
   };
   if (m.antialias &&
       a.scale < 1) {  // the kernel is stretched until it covers what an output stands for
-    const double support = (is_cubic ? 2.0 : 1.0) / double(a.scale), center = double(x) + 0.5;
-    const Dim first = Dim(std::floor(center - support + 0.5)),
-              end = Dim(std::floor(center + support + 0.5));
+    const double support = support_of(m, a), center = double(x) + 0.5;
+    const Dim first = place_at(std::floor(center - support + 0.5)),
+              end = place_at(std::floor(center + support + 0.5));
     return add_taps(map, a, o, first, end - first, m.exclude_outside,
                     [&](Dim i) { return kernel((double(i) + 0.5 - center) * double(a.scale)); });
   }
   if (is_cubic) {
     const double at = double(x);
-    return add_taps(map, a, o, Dim(std::floor(x)) - 1, 4, m.exclude_outside,
+    return add_taps(map, a, o, place_at(std::floor(double(x))) - 1, 4, m.exclude_outside,
                     [&](Dim i) { return kernel(double(i) - at); });
   }
   const double at = double(x < 0 ? 0.f : x > last ? last : x);
-  add_taps(map, a, o, Dim(std::floor(at)), 2, false, [&](Dim i) { return kernel(double(i) - at); });
+  add_taps(map, a, o, place_at(std::floor(at)), 2, false,
+           [&](Dim i) { return kernel(double(i) - at); });
 }
 
 template <class T> AxisMap<T> resize_map(const ResizeMode& m, const ResizeAxis& a) {
-  if (a.in == a.out && a.scale == 1 && m.coordinates != "tf_crop_and_resize") {
+  if (is_identity(m, a)) {
     AxisMap<T> same;
     same.in = same.out = a.in;
     return same;

@@ -45,6 +45,9 @@ namespace {
 Shape listed_axes(const Call& call, int rank) {
   Shape axes;
   const Integers given = call.integers("axes");
+  if (given.size() > static_cast<std::size_t>(rank))
+    call.fail("axes is " + to_string(Attribute(given)) + ", expected at most " +
+              std::to_string(rank) + " numbers (X has shape " + to_string(call.shape("X")) + ")");
   if (given.empty())
     for (int a = 0; a < rank; ++a) axes.push_back(a);
   for (std::int64_t a : given) {
@@ -131,7 +134,14 @@ template <class T> void resize_grad(Call& call) {
                         call.integer("exclude_outside") != 0,
                         call.integer("antialias") != 0};
   std::vector<AxisMap<T>> maps;
-  for (const ResizeAxis& a : prepare<T>(call)) maps.push_back(resize_map<T>(mode, a));
+  for (const ResizeAxis& a : prepare<T>(call)) {
+    if (taps_of(mode, a) > double(kMostEntries))
+      call.fail("a scale of " + to_string(Attribute(a.scale)) + " takes " +
+                to_string(Attribute(float(taps_of(mode, a)))) +
+                " elements along an axis, expected at most " + std::to_string(kMostEntries) +
+                " (X has shape " + to_string(call.shape("X")) + ")");
+    maps.push_back(resize_map<T>(mode, a));
+  }
   Separable<T> resize(std::move(maps));
   Workspace::acquire(call, resize.bytes());
   const Span<T> dx = call.output<T>("dX");

@@ -15,6 +15,7 @@ const Contract& fake_quant_contract() {
           .attr("axis", 1, "the axis along which scales differ, where there are several")
           .attr("block_size", 0,
                 "indices of the axis that share a scale; 0: a scale for each index, or one for all")
+          .within(0)
           .input("input", "T[shape...]", "what is quantised")
           .input("scale", "T[scales...]",
                  "one; one for each index of the axis; or one for each block of it")
@@ -29,7 +30,7 @@ template <class T> void fake_quant(Call& call) {
   Workspace::acquire(call, quant.space.bytes());
   const T* x = call.input<T>("input").data();
   T* y = call.output<T>("output").data();
-  bool* mask = call.output<bool>("mask").data();
+  bool* mask = call.optional_output<bool>("mask").data();
   quant.space.open();
   const QuantScales<T> scales = quant.scales(call);
   each_quantised<T>(call, quant.layout, scales,

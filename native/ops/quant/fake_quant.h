@@ -25,7 +25,6 @@ inline QuantShape quant_shape(const Call& call, std::string_view x_name,
   const Shape& scale = call.shape(scale_name);
   const Dim block = call.integer("block_size");
   QuantShape s;
-  if (block < 0) call.fail("block_size is " + std::to_string(block) + ", expected at least 0");
   if (block == 0 && scale.size() == 1) {
     s.inner = x.size();
     return s;
@@ -34,8 +33,8 @@ inline QuantShape quant_shape(const Call& call, std::string_view x_name,
   for (int i = 0; i < axis; ++i) s.outer *= x[i];
   s.axis = x.rank() ? x[axis] : 1;
   for (int i = axis + 1; i < x.rank(); ++i) s.inner *= x[i];
-  s.block = block;
-  s.blocks = block ? divide_up(s.axis, block) : 0;
+  s.block = smaller_of(block, larger_of(1, s.axis));  // a longer block is no longer than the axis
+  s.blocks = block ? divide_up(s.axis, s.block) : 0;
   Shape expected = x;
   if (block) expected[axis] = s.blocks;
   const bool fits = block ? scale == expected : scale.rank() == 1 && scale[0] == s.axis;

@@ -21,6 +21,7 @@ const Contract& learned_fake_quant_grad_contract() {
           .attr("axis", 1, "the axis along which scales differ, where there are several")
           .attr("block_size", 0,
                 "indices of the axis that share a scale; 0: a scale for each index, or one for all")
+          .within(0)
           .attr("grad_factor", 1.0f,
                 "what dscale and dzero_point are multiplied by; LSQ takes 1/√(n · quant_max)")
           .input("dY", "T[shape...]", "cotangent of the output")
@@ -198,8 +199,9 @@ template <class T> void learned_fake_quant_grad(Call& call) {
       layout.runs ? 0 : 2 * row_cut(layout).count * column_pitch(layout.length));
   Workspace::acquire(call, quant.space.bytes());
   const T *dy = call.input<T>("dY").data(), *x = call.input<T>("input").data();
-  T* dx = call.output<T>("dX").data();
-  const ScaleGradients<T> out{call.output<T>("dscale").data(), call.output<T>("dzero_point").data(),
+  T* dx = call.optional_output<T>("dX").data();
+  const ScaleGradients<T> out{call.optional_output<T>("dscale").data(),
+                              call.optional_output<T>("dzero_point").data(),
                               call.input<T>("scale").data(), double(call.real("grad_factor"))};
   quant.space.open();
   const QuantScales<T> scales = quant.scales(call);

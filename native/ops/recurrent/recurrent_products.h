@@ -47,7 +47,7 @@ template <class T> void clear(T* data, Dim count) {
 }
 
 template <class T> void clear_output(Call& call, const char* name) {
-  const Span<T> out = call.output<T>(name);
+  const Span<T> out = call.optional_output<T>(name);
   if (out && out.size() > 0) clear(out.data(), out.size());
 }
 
