@@ -1,11 +1,12 @@
 """The slow checks, one after the other: `make check`. Each prints one line; the details of a failure follow it.
 
 C++ tests and every case of every operator under AddressSanitizer and UBSan · every instruction set · many
-property-test examples · PyTorch live · killed and long training.
+property-test examples · PyTorch live · killed and long training · a minute of each fuzzer (`--minutes 30`: longer).
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import time
 from environments import ROOT, environment
 
 BUILD = ROOT / "build" / "sanitize"
+FUZZ = ROOT / "build" / "fuzz"
 
 
 def step(title: str, *commands: list, **variables: str) -> bool:
@@ -123,15 +125,50 @@ def training() -> bool:
     return step("20 kills and 10,000 training steps", command, **variables)
 
 
+def fuzzers(minutes: float) -> bool:
+    """Contracts, kernels and one-node models under AddressSanitizer and UBSan, threads under ThreadSanitizer."""
+    if not shutil.which("clang++"):
+        print("✗ fuzzers: clang++ was not found (on Debian: apt install clang)")
+        return False
+    configure = ["cmake", "-S", ROOT, "-B", FUZZ, "-DCMAKE_CXX_COMPILER=clang++", "-DONNXGRAD_FUZZ=ON",
+                 "-DONNXGRAD_PYTHON=OFF", "-DONNXGRAD_LEVELS=native"]  # fmt: skip
+    seconds = int(60 * minutes)
+    new = {harness: FUZZ / "corpus" / harness for harness in ("contracts", "kernels")}
+    for folder in new.values():
+        folder.mkdir(parents=True, exist_ok=True)
+    options = [f"-max_total_time={seconds}", "-timeout=25", "-rss_limit_mb=3000", "-max_len=512", "-seed=1",
+               f"-artifact_prefix={FUZZ}/"]  # fmt: skip
+    seeds = ROOT / "fuzz" / "corpus" / "kernels"
+    sessions = [sys.executable, ROOT / "fuzz" / "fuzz_sessions.py", "--library", FUZZ / "libonnxgrad_ops.so",
+                "--models", "1000000", "--seconds", seconds]  # fmt: skip
+    built = step("fuzzers built", configure, ["cmake", "--build", FUZZ, "-j", "2"])
+    return built and all(
+        [
+            step("contracts fuzzed", [FUZZ / "fuzz_contracts", *options, new["contracts"]]),
+            step("kernels fuzzed", [FUZZ / "fuzz_kernels", *options, new["kernels"], seeds]),
+            step("one-node models in onnxruntime fuzzed", sessions),
+            step("threads under ThreadSanitizer", [FUZZ / "fuzz_threads", int(500 * minutes)]),
+        ]
+    )
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("checks", nargs="*", help="which of them; all when none is named")
+    parser.add_argument("--minutes", type=float, default=1, help="how long each fuzzer runs")
+    arguments = parser.parse_args()
     checks = {
         "sanitizers": sanitizers,
         "instruction_sets": instruction_sets,
         "properties": properties,
         "live": live,
         "training": training,
+        "fuzz": lambda: fuzzers(arguments.minutes),
     }
-    chosen = sys.argv[1:] or list(checks)
+    unknown = set(arguments.checks) - set(checks)
+    if unknown:
+        parser.error(f"no check is called {sorted(unknown)}, expected {', '.join(checks)}")
+    chosen = arguments.checks or list(checks)
     results = [checks[name]() for name in chosen]  # all of them, also after a failure
     raise SystemExit(not all(results))
 
