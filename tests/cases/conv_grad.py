@@ -216,7 +216,7 @@ DEPTHWISE = [
 ]  # fmt: skip
 
 DEPTHWISE += [
-    conv("depthwise, stride beyond the image", 1, 4, 4, [9, 7], [3, 3], strides=[1 << 40] * 2, group=4),
+    conv("depthwise, stride beyond the image", 1, 4, 4, [9, 7], [3, 3], strides=[1 << 24] * 2, group=4),
     conv("depthwise, a stride as long as a row", 2, 4, 4, [9, 7], [3, 3], strides=[2, 7], group=4, pads=[1] * 4),
 ]  # fmt: skip
 
