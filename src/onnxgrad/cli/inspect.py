@@ -37,10 +37,19 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-runtime", action="store_true", help="do not try to load the model in onnxruntime"
     )
+    parser.add_argument(
+        "--lora",
+        metavar="TEXT",
+        help="show what an adapter with these settings would train: r=8,alpha=16,targets=q_proj|v_proj",
+    )
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.lora is not None:
+        from onnxgrad.cli.inspect_lora import run as run_lora
+
+        return run_lora(options.model, options.lora, options.json)
     from onnxgrad.inspection.probe import Probe, Verdict
 
     if options.no_runtime:

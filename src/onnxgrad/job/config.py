@@ -69,6 +69,15 @@ class Config:
     )
     tie: str = setting("", "shared tensors to keep as one, with commas; all: every one")
     untie: str = setting("", "shared tensors to part, with commas; all: every one")
+    lora: str = setting(
+        "", "train an adapter: r=8,alpha=16,dropout=0.05,targets=q_proj|v_proj,variant=dora,…"
+    )
+    lora_from: str = setting(
+        "", "begin with an adapter: a peft folder or an .onnx_adapter file", shown="PATH"
+    )
+    merge: bool = setting(
+        False, "write the model with the adapter in it, instead of an adapter folder", bool
+    )
     keep_float32: bool = setting(False, "write a half-precision model in float32", bool)
     seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, math.inf))
     threads: int = setting(0, "threads; 0: all cores", int, limits=(0, 4096))

@@ -24,6 +24,7 @@ from onnxgrad.files.text import read_json
 from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.job.config import Config, ConfigError, dump
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
+from onnxgrad.model.lora import Lora
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.trainer import Trainer
@@ -79,7 +80,7 @@ class Run:
             schedule=config.schedule, warmup=config.warmup, clip_norm=config.clip or None,
             accumulate=config.accumulate, freeze_bn=config.freeze_bn,
             dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
-            tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
+            lora=lora_of(config), tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
             threads=config.threads or None,
         )  # fmt: skip
 
@@ -190,7 +191,12 @@ class Run:
         result.after = self.trainer.evaluate(held)
         self._describe(result, held, started_from)
         classes = self.prepared.matched.classes
-        self.trainer.save(self.config.output, {CLASSES: json.dumps(classes)} if classes else None)
+        if lora_of(self.config) and not self.config.merge:
+            self.trainer.save_adapter(self.config.output)
+        else:
+            self.trainer.save(
+                self.config.output, {CLASSES: json.dumps(classes)} if classes else None
+            )
         from onnxgrad.job.report import write_report
 
         write_report(result, self.folder / "report.html")
@@ -312,6 +318,14 @@ def saved_arguments(folder: Path) -> dict[str, Any]:
 def _check_output(config: Config, model: str) -> None:
     """Refuse what could not be written, or must not be replaced, before hours of training."""
     output, path = config.output, Path(config.output)
+    if lora_of(config) and not config.merge:
+        if path.suffix == ".onnx":
+            raise ConfigError(
+                f"-o {output} names a model, and --lora writes a folder: name a folder, or add --merge"
+            )
+        if path.is_file():
+            raise ConfigError(f"-o {output} is a file, and --lora writes a folder")
+        path = path / "adapter_config.json" if path.is_dir() else path
     if path.exists() and Path(model).exists() and path.samefile(model):
         raise ConfigError(f"-o {output} is the model itself: name another file")
     try:
@@ -324,6 +338,14 @@ def _check_output(config: Config, model: str) -> None:
             pass
     except OSError as error:
         raise ConfigError(f"-o {output} cannot be written: {error.strerror or error}") from error
+
+
+def lora_of(config: Config) -> Lora | None:
+    """The adapter that a run trains: the settings of --lora, and where --lora-from begins."""
+    if not config.lora and not config.lora_from:
+        return None
+    settings = Lora.parse(config.lora)
+    return dataclasses.replace(settings, start=config.lora_from) if config.lora_from else settings
 
 
 def _patterns(text: str) -> Any:

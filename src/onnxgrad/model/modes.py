@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.contracts import DOMAIN, OPSET
+from onnxgrad.model.lora.branch import DROPOUT
 from onnxgrad.model.parameters import head_nodes, leads_to_weight
 from onnxgrad.notes import Note
 
@@ -100,16 +101,21 @@ def train_dropout(
         raise ValueError(f"dropout is {rate!r}, expected 0 <= rate < 1")
     nodes = [n for n in model.graph if n.op_type == "Dropout" and not n.domain]
     key = ir.Value(name=KEY, shape=ir.Shape([2]), type=ir.TensorType(ir.DataType.INT64))
-    places = [(n.outputs[0], n.inputs[0], _rate(n) if rate is None else rate) for n in nodes]
-    if not nodes and rate:
-        places = _before_head(model, weights, rate)
+    own = [
+        n for n in nodes if (n.name or "").startswith(DROPOUT)
+    ]  # an adapter's: it has its own rate
+    places = [
+        (n.outputs[0], n.inputs[0], _rate(n) if rate is None or n in own else rate) for n in nodes
+    ]
+    if len(nodes) == len(own) and rate:
+        places += _before_head(model, weights, rate)
         names = ", ".join(repr(x.name) for _, x, _ in places) or "nothing: no last layer was found"
         text = f"the model has no Dropout: one is put behind {names}"
         notes.append(Note("dropout", "", text))
     stream = 0
-    for output, x, own in places:
-        if own:
-            _drop(model, output, x, key, own, stream)
+    for output, x, chosen in places:
+        if chosen:
+            _drop(model, output, x, key, chosen, stream)
             stream += 1
     if stream:
         model.graph.inputs.append(key)

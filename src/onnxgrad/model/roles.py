@@ -44,7 +44,13 @@ class Tensor:
         return int(np.prod(self.shape, dtype=np.int64))
 
 
-_SAID = ("statistic", "setting", "constant", "unreached")  # every model has such; nobody asks
+_SAID = (
+    "statistic",
+    "setting",
+    "constant",
+    "unreached",
+    "frozen",
+)  # every model has such; nobody asks
 
 
 def notes(tensors: Iterable[Tensor]) -> list[Note]:

@@ -12,6 +12,8 @@ from onnxgrad import kernels
 from onnxgrad.data.arrays import Batch, make_data
 from onnxgrad.errors import DivergedError
 from onnxgrad.model.change import Change
+from onnxgrad.model.lora.change import LoraChange
+from onnxgrad.model.lora.settings import resolve as resolve_lora
 from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.train import optimizers, schedules
 from onnxgrad.train.loop.evaluation import Evaluation
@@ -44,6 +46,8 @@ class Trainer:
         untied, or to part one that would stay. A shared tensor whose elements are all equal was
         merged by an exporter and is untied; others (embedding and head) stay tied.
     keep_float32: write a float16 or bfloat16 model in float32, in which it is trained.
+    lora: `Lora(r=8, ...)`, a rank, or "r=8,alpha=16,targets=q_proj|v_proj": trains small branches
+        beside frozen layers instead of the model's own weights. See docs/lora.md.
     changes: further capabilities, each an `onnxgrad.model.change.Change`.
     seed: of shuffling and dropout. threads: of the session and the optimizer; default all cores.
 
@@ -80,6 +84,7 @@ class Trainer:
         tie: str | Iterable[str] = (),
         untie: str | Iterable[str] = (),
         keep_float32: bool = False,
+        lora: Any = None,
         changes: Iterable[Change] = (),
         seed: int = 0,
         threads: int | None = None,
@@ -91,8 +96,9 @@ class Trainer:
         self.schedule = schedules.resolve(schedule, warmup)
         self.metrics = resolve_metrics(metrics)
         subject = TrainableModel(
-            model, tie=tie, untie=untie, keep_float32=keep_float32, changes=changes
-        )
+            model, tie=tie, untie=untie, keep_float32=keep_float32,
+            changes=[*changes, *_adapters(lora, trainable)],
+        )  # fmt: skip
         self._setup = Setup(
             subject, loss, loss_weights or {}, trainable, self.optimizer, groups,
             freeze_bn=freeze_bn, dropout=dropout, seed=self.seed,
@@ -255,6 +261,16 @@ class Trainer:
 
         self.notes += export(self._setup, self._evaluation, path, metadata or {})
 
+    def save_adapter(self, folder: str | os.PathLike[str]) -> None:
+        """Write what `lora` trained into a folder: for peft, for onnxruntime, and the model that takes it.
+
+        The files are adapter_model.safetensors and adapter_config.json, adapter.onnx_adapter, and
+        model.onnx, which runs with and without an adapter. The model is checked as `save` does.
+        """
+        from onnxgrad.train.files.adapter import export_adapter
+
+        export_adapter(self._setup, self._evaluation, folder)
+
     def save_checkpoint(self, path: str | os.PathLike[str], **progress: Any) -> None:
         """Write weights, optimizer state and progress into the folder `path`, all of it or nothing."""
         from onnxgrad.train.files.checkpoint import save
@@ -266,3 +282,16 @@ class Trainer:
         from onnxgrad.train.files.checkpoint import restore
 
         return restore(self, path)
+
+
+def _adapters(lora: Any, trainable: Any) -> list[Change]:
+    """The change that an adapter is; what is trained beside it has a setting of its own."""
+    settings = resolve_lora(lora)
+    if settings is None:
+        return []
+    if trainable != "all":
+        raise ValueError(
+            f"trainable is {trainable!r} beside lora, which freezes the model: name what is trained in full "
+            "in Lora(modules_to_save=...)"
+        )
+    return [LoraChange(settings)]

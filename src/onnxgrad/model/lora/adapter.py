@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import onnx
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 
 from onnxgrad.errors import AdapterError
-from onnxgrad.model import parameters
+from onnxgrad.model import parameters, roles
 from onnxgrad.model.lora import layers as layers_of
 from onnxgrad.model.lora import matrices, targets
 from onnxgrad.model.lora.branch import Branch, Parts, initializer
@@ -193,6 +195,13 @@ def apply(model: ir.Model, adapter: Adapter) -> None:
         branch.write(layer, Parts(values["a"], values["b"], values.get("m")), norms)
 
 
+def of_file(proto: onnx.ModelProto) -> ir.Model:
+    """Return a file's graph as it is, with the types that can be told; external weights stay outside."""
+    model = ir.from_proto(proto)
+    ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
+    return model
+
+
 def serving(model: ir.Model, adapter: Adapter, tensors: Mapping[str, np.ndarray]) -> None:
     """Make `model` take adapters: their tensors are inputs with a default of rank 0, so that it runs without.
 
@@ -265,14 +274,13 @@ def _saved(model: ir.Model, lora: Lora, found: list[Layer], chosen: list[Layer])
     """The tensors that `modules_to_save` means."""
     if not lora.modules_to_save:
         return []
-    floats = parameters.candidates(
-        model, [v for v in model.graph.outputs if v.dtype in parameters.TYPES]
-    )
+    outputs = [v for v in model.graph.outputs if v.dtype in roles.TYPES]
+    floats = [t for t in roles.judge(model, outputs) if t.trained]
     adapted = {layer.weight.value.name for layer in chosen}
     names: dict[str, None] = {}
     for pattern in lora.modules_to_save:
         if pattern == "head":
-            matched = parameters.head(model, floats)
+            matched = parameters.head(model, [t.name for t in floats])
         else:
             weights = {
                 x.weight.value.name

@@ -61,9 +61,11 @@ class Writer:
         """Write one node; return its outputs."""
         self._count += 1
         stem = name or f"{self.stem}/{op_type}_{self._count}"
-        dtype = dtype or next(v.dtype for v in inputs if v is not None)
+        known = (v.dtype for v in inputs if v is not None and v.dtype is not None)
+        dtype = dtype or next(known, None)
+        kind = None if dtype is None else ir.TensorType(dtype)
         values = [
-            ir.Value(name=stem if outputs == 1 else f"{stem}_{i}", type=ir.TensorType(dtype))
+            ir.Value(name=stem if outputs == 1 else f"{stem}_{i}", type=kind)
             for i in range(outputs)
         ]
         if shape is not None:
@@ -110,18 +112,21 @@ class Branch:
             op = Writer(self.model, f"lora/{layer.name}" + (f"/{number}" if number else ""))
             scaled = parts.magnitude is not None or parts.gain is not None
             y, bias = self._bare(op, layer, place, scaled)
-            kind = parts.a.dtype
-            x = place.x
-            narrow = layer.kind != "embedding" and x.dtype not in (None, kind)
-            if narrow:
+            kind, x = parts.a.dtype, place.x
+            own = (
+                _float_type(layer, place) or kind
+            )  # of the layer: half precision, where a file has it
+            if layer.kind != "embedding" and own != kind:
                 x = op("Cast", x, to=int(kind), dtype=kind, shape=x.shape)
-            total = op("Add", self._wide(op, y, kind), self._low_rank(op, layer, parts, place, x))
+            wide = y if own == kind else op("Cast", y, to=int(kind), dtype=kind, shape=y.shape)
+            total = op("Add", wide, self._low_rank(op, layer, parts, place, x))
             gain = parts.gain
             if parts.magnitude is not None:
                 gain = op("Div", parts.magnitude, self._norm(op, layer, place, parts, matrix_norms))
             if gain is not None:
                 total = op("Mul", total, self._as_channels(op, layer, gain))
-            total = self._narrow(op, total, y)
+            if own != kind:
+                total = op("Cast", total, to=int(own), dtype=own)
             self._join(op, layer, place, y, total, bias)
 
     # ---- the two products
@@ -226,18 +231,6 @@ class Branch:
             bias = op("Reshape", bias, op.integers(-1, *ones), dtype=bias.dtype)
         return place.y, bias
 
-    @staticmethod
-    def _wide(op: Writer, y: ir.Value, kind: ir.DataType) -> ir.Value:
-        if y.dtype in (None, kind):
-            return y
-        return op("Cast", y, to=int(kind), dtype=kind, shape=y.shape)
-
-    @staticmethod
-    def _narrow(op: Writer, total: ir.Value, y: ir.Value) -> ir.Value:
-        if y.dtype in (None, total.dtype):
-            return total
-        return op("Cast", total, to=int(y.dtype), dtype=y.dtype)
-
     def _join(self, op, layer, place, y, total, bias) -> None:
         """Let everything that read the layer's output read the sum."""
         if bias is not None:
@@ -246,6 +239,13 @@ class Branch:
             _attend(op, place.node, total)
             return
         _give_way(self.model.graph, place.y, total, set(op.written))
+
+
+def _float_type(layer: Layer, place: Place) -> ir.DataType | None:
+    """The type that a layer computes in: of its output, its input, or its weight and scales."""
+    near = [place.y, *([] if layer.kind == "embedding" else [place.x]), *place.node.inputs]
+    floats = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+    return next((v.dtype for v in near if v is not None and v.dtype in floats), None)
 
 
 def _give_way(graph: ir.Graph, y: ir.Value, total: ir.Value, own: set[ir.Node]) -> None:

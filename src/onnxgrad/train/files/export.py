@@ -35,10 +35,10 @@ def export(
 
     draft = setup.model.write_back(setup.store.tensors())
 
-    def verify(file: Path, path: Path) -> None:
-        _verify(file, setup, evaluation, path, draft.tolerance)
+    def check(file: Path, path: Path) -> None:
+        verify(file, setup, evaluation, path, draft.tolerance)
 
-    return export_draft(setup.model.source, draft, path, metadata, verify)
+    return export_draft(setup.model.source, draft, path, metadata, check)
 
 
 def export_draft(
@@ -162,11 +162,18 @@ def _data_of(path: Path) -> set[str]:
     return {name for name in found if (path.parent / name).exists()}
 
 
-def _verify(file: Path, setup: Setup, evaluation: Evaluation, path: Path, tolerance: float) -> None:
+def verify(
+    file: Path,
+    setup: Setup,
+    evaluation: Evaluation,
+    path: Path,
+    tolerance: float,
+    more: Mapping[str, np.ndarray] | None = None,
+) -> None:
     """Run the file in a plain session and compare it with the trainer's own prediction.
 
     Constant folding and fused layouts of the plain session round differently, half precision more
-    so: `tolerance` is relative to the largest output.
+    so: `tolerance` is relative to the largest output. `more` are inputs that are no part of a batch.
     """
     import onnxruntime
 
@@ -185,6 +192,7 @@ def _verify(file: Path, setup: Setup, evaluation: Evaluation, path: Path, tolera
         return
     expected = evaluation.run(Batch(sample, 0))
     feeds = {i.name: _as(sample[i.name], i.type) for i in session.get_inputs() if i.name in sample}
+    feeds.update(more or {})
     got = dict(zip(setup.outputs, session.run(setup.outputs, feeds), strict=True))
     for name, value in expected.items():
         if value.dtype.kind == "f" and not _close(value, got[name], tolerance):
