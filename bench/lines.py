@@ -228,6 +228,7 @@ BENCHES = [
     _conv("1×256×14², 3×3", 1, 256, 256, (14, 14), 3, pad=1, target=1.2),
     *recurrent.lines(bench, _s),
     bench("SeededDropout", "4 M", "torch.native_dropout(X, 0.1, True)", X=normal(N), key=_s.exactly([1, 2]), ratio=0.1),
+    bench("GeluTraining", "4 M", "torch.nn.functional.gelu(X)", X=normal(N)),
     *_attention("4×12 heads of 64, 128 tokens", 4, 12, 128, 64),
     *_attention("4×4 heads of 64, 256 tokens, causal", 4, 4, 256, 64, causal=1),
     *real_models.lines(bench, _s),

@@ -14,6 +14,7 @@ from onnxgrad.autodiff.plan import is_float, make_plan, refuse
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, finish, load, make_input
 from onnxgrad.graph.nodes import values_of
+from onnxgrad.graph.patterns import see_patterns
 
 
 def vjp(
@@ -23,6 +24,7 @@ def vjp(
     *,
     ops: str = "fused",
     parameters: str = "initializers",
+    patterns: bool = True,
 ) -> Any:
     """Return a model that maps cotangents of `outputs` to gradients of `wrt`.
 
@@ -31,7 +33,8 @@ def vjp(
     `<name>_grad` for each name in `wrt`: initializers, outputs of Constant nodes, graph inputs
     (default: every trainable float tensor that the outputs depend on).
 
-    `ops="standard"` uses standard ONNX operators only; `"fused"` also onnxgrad's own.
+    `ops="standard"` uses standard ONNX operators only; `"fused"` also onnxgrad's own. These then also take the place of
+    what exporters write out in parts (attention, Gelu, RMSNorm), unless `patterns` is False.
     `parameters="inputs"` turns the initializers in `wrt` into graph inputs. `model` is a path,
     bytes, an `onnx.ModelProto` or an `onnx_ir.Model`, and is left unchanged. More than 1 GB of
     weights stay in the files beside a path: save the result into that folder.
@@ -46,7 +49,7 @@ def vjp(
 
     Raises GradientError, naming every node in the way, where the model has no gradient.
     """
-    return _Request(model, outputs, wrt, ops, parameters, seed=None).build()
+    return _Request(model, outputs, wrt, ops, parameters, patterns, seed=None).build()
 
 
 def grad(
@@ -56,6 +59,7 @@ def grad(
     *,
     ops: str = "fused",
     parameters: str = "initializers",
+    patterns: bool = True,
 ) -> Any:
     """Return a copy of `model` that also computes the gradient of its scalar output `of`.
 
@@ -71,24 +75,28 @@ def grad(
 
     Raises GradientError as `vjp` does, and ValueError where `of` is not a scalar.
     """
-    return _Request(model, [of], wrt, ops, parameters, seed=1.0).build()
+    return _Request(model, [of], wrt, ops, parameters, patterns, seed=1.0).build()
 
 
 class _Request:
     """One call of `vjp` or `grad`."""
 
-    def __init__(self, model, outputs, wrt, ops, parameters, seed):
+    def __init__(self, model, outputs, wrt, ops, parameters, patterns, seed):
         if ops not in ("fused", "standard"):
             raise ValueError(f'ops is {ops!r}, expected "fused" or "standard"')
         if parameters not in ("initializers", "inputs"):
             raise ValueError(f'parameters is {parameters!r}, expected "initializers" or "inputs"')
         self.given, self.model = model, load(model)
         self.ops, self.parameters, self.seed = ops, parameters, seed
+        self.patterns = patterns and ops == "fused"
         self.outputs = self._output_names(_names("outputs", outputs))
         self.wrt = _names("wrt", wrt)
 
     def build(self) -> Any:
         plan, wrt = self._plan()
+        if self.patterns and see_patterns(self.model, wrt):
+            self.wrt = [v.name for v in wrt]
+            plan, wrt = self._plan()
         of = " and ".join(repr(name) for name in self.outputs)
         refuse(plan, of)
         op = Builder(self.model, wrt)

@@ -99,7 +99,7 @@ def unmangled(token: str, scope: str) -> str:
 # Calls of PyTorch whose results the newer exporter computes beforehand: names that are no parameter's.
 _CALLS = re.compile(
     r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor|expand|repeat|slice|select"
-    r"|index|gather|unsqueeze|squeeze|view|reshape|permute|transpose|t|to|_to_copy|alias|clone|cat"
+    r"|getitem|index|gather|unsqueeze|squeeze|view|reshape|permute|transpose|t|to|_to_copy|alias|clone|cat"
     r"|stack|triu|tril|add|sub|mul|div|neg|pow|exp|sin|cos|where|eq|ge|le|gt|lt|rsub|reciprocal"
     r"|embedding|detach|contiguous|flatten|lift_fresh\w*|type_as|full_like|zeros_like|ones_like"
     r"|convert_element_type|logical_not|masked_fill|copy|tmp|cast|mm|matmul|bmm|dropout)(_\d+)?"

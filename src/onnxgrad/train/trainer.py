@@ -50,6 +50,8 @@ class Trainer:
         beside frozen layers instead of the model's own weights. See docs/lora.md.
     changes: further capabilities, each an `onnxgrad.model.change.Change`.
     seed: of shuffling and dropout. threads: of the session and the optimizer; default all cores.
+    patterns: train what exporters write out in parts (attention, Gelu, RMSNorm) by one operator each;
+        the tuned model has its own nodes either way.
 
         >>> import numpy as np, onnx, onnxgrad
         >>> model = onnx.parser.parse_model('''
@@ -88,6 +90,7 @@ class Trainer:
         changes: Iterable[Change] = (),
         seed: int = 0,
         threads: int | None = None,
+        patterns: bool = True,
     ):
         if threads is not None:
             kernels.set_num_threads(threads)
@@ -101,7 +104,7 @@ class Trainer:
         )  # fmt: skip
         self._setup = Setup(
             subject, loss, loss_weights or {}, trainable, self.optimizer, groups,
-            freeze_bn=freeze_bn, dropout=dropout, seed=self.seed,
+            freeze_bn=freeze_bn, dropout=dropout, seed=self.seed, patterns=patterns,
         )  # fmt: skip
         self.store, self.notes = self._setup.store, self._setup.notes
         self._stepper = Stepper(

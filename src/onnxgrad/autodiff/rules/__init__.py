@@ -4,7 +4,6 @@ from onnxgrad.autodiff.rules import (
     activation,
     algebra,
     arithmetic,
-    attention,
     contrib,
     contrib_attention,
     control,
@@ -23,13 +22,13 @@ from onnxgrad.autodiff.rules import (
     resize,
     sampling,
     shape,
+    training_ops,
 )
 
 __all__ = [
     "activation",
     "algebra",
     "arithmetic",
-    "attention",
     "contrib",
     "contrib_attention",
     "control",
@@ -48,4 +47,5 @@ __all__ = [
     "resize",
     "sampling",
     "shape",
+    "training_ops",
 ]

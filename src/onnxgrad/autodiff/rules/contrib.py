@@ -164,10 +164,19 @@ def simplified_layer_normalization(op, X, scale, dY, dinv_std_var, *, node, axis
 
 
 @fused("SimplifiedLayerNormalization", inputs="X scale", outputs="Y inv_std_var", wrt="X scale")
-def simplified_layer_normalization_fused(op, X, scale, dY, dinv_std_var, *, axis=-1, epsilon=1e-5):
-    """As RMSNormalization."""
+def simplified_layer_normalization_fused(
+    op, X, scale, dY, dinv_std_var, *, node, axis=-1, epsilon=1e-5
+):
+    """As RMSNormalization; by the forward node's own deviation where it gives one."""
     if dinv_std_var is not None:
         return NotImplemented
+    if (
+        len(node.outputs) > 1
+        and node.outputs[1].name
+        and op.rank(scale) == op.rank(X) - axis % op.rank(X)
+    ):
+        r = node.outputs[1]
+        return op.SimplifiedLayerNormalizationGrad(dY, X, scale, r, axis=axis, outputs=2)
     return rms_normalization_fused(op, X, scale, dY, axis=axis, epsilon=float(epsilon))
 
 

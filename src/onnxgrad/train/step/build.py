@@ -127,6 +127,7 @@ def training_graph(
     statistics: Mapping[str, str],
     keep: Iterable[str] = (),
     ops: str = "fused",
+    patterns: bool = True,
 ) -> TrainingGraph:
     """Return the model with its loss and the gradient of every name in `trainable`.
 
@@ -141,7 +142,7 @@ def training_graph(
         outputs.remove(value)
     for new in statistics.values():
         outputs.append(values[new])
-    result = grad(model, of=loss, wrt=trainable, parameters="inputs", ops=ops)
+    result = grad(model, of=loss, wrt=trainable, parameters="inputs", ops=ops, patterns=patterns)
     names = [v.name for v in result.graph.outputs][-len(trainable) :]
     for name in statistics:
         make_input(result.graph, values_of(result)[name])

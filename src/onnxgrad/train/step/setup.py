@@ -36,6 +36,7 @@ class Setup:
         dropout: float | None,
         seed: int,
         ops: str = "fused",
+        patterns: bool = True,
     ):
         self.model = model if isinstance(model, TrainableModel) else TrainableModel(model)
         self.base = self.model.graph
@@ -57,7 +58,7 @@ class Setup:
         self.settings = {KEY: self.key} if drops else {}
         arrays = self.model.arrays([*self.trainable, *statistics])
         self.graph = build.training_graph(
-            training, self.objective, self.trainable, statistics, ops=ops
+            training, self.objective, self.trainable, statistics, ops=ops, patterns=patterns
         )
         self.notes += self.objective.notes
         group_of, self.group_optimizers = self._groups(groups, optimizer)

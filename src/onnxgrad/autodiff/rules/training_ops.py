@@ -1,0 +1,24 @@
+"""onnxgrad's own forward operators, which stand in training graphs for what exporters write out in parts."""
+
+import functools
+
+from onnxgrad.autodiff.rule import rule
+
+_rule = functools.partial(rule, domain="com.microsoft")
+
+
+@_rule("AttentionTraining", inputs="Q K V mask key", outputs="Y LSE", wrt="Q K V mask",
+      stop="key")  # fmt: skip
+def attention_training(op, Q, K, V, mask, key, Y, LSE, dY, *, attrs, need):
+    """One kernel gives all gradients; it computes the weights anew from LSE."""
+    flags = [True, *(name in need for name in ("K", "V", "mask"))]
+    gradients = op.AttentionGrad(dY, Y, LSE, Q, K, V, mask, key, **attrs, outputs=flags)
+    return dict(zip(("Q", "K", "V", "mask"), gradients, strict=True))
+
+
+@_rule("GeluTraining", inputs="X", outputs="Y", wrt="X")
+def gelu_training(op, X, dY, *, form="erf", alpha=1.0):
+    """Each of the three forms has its kernel."""
+    if form == "sigmoid":
+        return op.QuickGeluGrad(dY, X, alpha=float(alpha))
+    return op.GeluGrad(dY, X) if form == "erf" else op.FastGeluGrad(dY, X)

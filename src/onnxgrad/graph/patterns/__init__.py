@@ -1,0 +1,42 @@
+"""What exporters write out in parts, seen again: attention, Gelu, Swish, RMSNorm, LayerNorm.
+
+    matching.py     what patterns ask of a graph
+    attention.py    softmax(Q·Kᵀ·scale + mask)·V, with the split of packed queries, keys and values
+    activations.py  Gelu by Erf or Tanh, Swish and QuickGelu
+    norms.py        RMSNormalization and LayerNormalization
+
+A pattern is replaced by one operator in a graph that is about to be differentiated: the gradient is then one kernel
+instead of a dozen nodes. What is replaced are values that nothing else reads, so every value that has a reader, every
+output and every weight stays what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from onnxgrad.graph.builder import Builder
+from onnxgrad.graph.patterns.activations import see_activation
+from onnxgrad.graph.patterns.attention import see_attention
+from onnxgrad.graph.patterns.matching import Sight, remove_unread
+from onnxgrad.graph.patterns.norms import see_norm
+
+_PATTERNS = (see_attention, see_activation, see_norm)
+
+
+def see_patterns(model: ir.Model, variables: Iterable[ir.Value]) -> dict[str, int]:
+    """Replace patterns in the main graph of `model`; return how many of each operator were put in.
+
+    `variables` are the values that a gradient is wanted of, or that change: they are no constants.
+    """
+    op = Builder(model, variables, prefix="pattern")
+    sight, found = Sight(op, set(variables)), {}
+    for node in list(model.graph):
+        name = next((n for n in (see(sight, node) for see in _PATTERNS) if n), None)
+        if name:
+            found[name] = found.get(name, 0) + 1
+    if found:
+        op.finish([])
+        remove_unread(model.graph, sight.replaced)
+    return found

@@ -1,0 +1,121 @@
+"""RMSNormalization and LayerNormalization that exporters write out in means, roots and products."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxgrad.graph.patterns.matching import Sight
+
+
+def see_norm(sight: Sight, node: ir.Node) -> str | None:
+    """Begin at the root: 1/√(mean(c²) + ε), c being x or x minus its mean."""
+    if node.op_type != "Sqrt" or node.domain or not sight.is_float(node.outputs[0]):
+        return None
+    found = _mean_square(sight, node.inputs[0])
+    if found is None:
+        return None
+    centred, epsilon = found
+    x = _uncentred(sight, centred)
+    end, scale = _normalised(sight, node.outputs[0], centred)
+    if end is None or sight.dims(end) != sight.dims(centred):
+        return None
+    width = sight.dims(centred)[-1]
+    if scale is not None and sight.dims(scale) != (width,):
+        return None
+    if x is None:
+        return _rms(sight, centred, scale, epsilon, end)
+    return _layer(sight, x, scale, epsilon, end)
+
+
+def _rms(
+    sight: Sight, x: ir.Value, scale: ir.Value | None, epsilon: float, end: ir.Value
+) -> str | None:
+    """SimplifiedLayerNormalization: onnxruntime has it for every opset, and it keeps the deviation."""
+    if scale is None or x.dtype != ir.DataType.FLOAT:
+        return None
+    y, _ = sight.op.emit(
+        "SimplifiedLayerNormalization", [x, scale], {"axis": -1, "epsilon": epsilon}, 2
+    )
+    sight.replace(end, y)
+    return "SimplifiedLayerNormalization"
+
+
+def _layer(
+    sight: Sight, x: ir.Value, scale: ir.Value | None, epsilon: float, end: ir.Value
+) -> str | None:
+    """With a scale and a shift; opset 17 has the operator."""
+    reader = sight.reader(end)
+    if scale is None or sight.op.opset < 17 or x.dtype != ir.DataType.FLOAT:
+        return None
+    if reader is None or reader.op_type != "Add" or reader.domain:
+        return None
+    shift = reader.inputs[1] if reader.inputs[0] is end else reader.inputs[0]
+    if sight.dims(shift) != sight.dims(scale):
+        return None
+    y = sight.op.emit("LayerNormalization", [x, scale, shift], {"axis": -1, "epsilon": epsilon})
+    sight.replace(reader.outputs[0], y)
+    return "LayerNormalization"
+
+
+def _mean_square(sight: Sight, value: ir.Value) -> tuple[ir.Value, float] | None:
+    """c and ε of mean(c²) + ε, the mean over the last axis."""
+    add = sight.maker(value, "Add")
+    if add is None or not sight.read_once(value):
+        return None
+    for mean, small in (add.inputs, add.inputs[::-1]):
+        epsilon, square = sight.scalar(small), _mean(sight, mean)
+        if epsilon is None or square is None or not sight.read_once(square):
+            continue
+        power = sight.maker(square, "Pow")
+        if power is not None and sight.scalar(power.inputs[1]) == 2.0:
+            return power.inputs[0], epsilon
+        product = sight.maker(square, "Mul")
+        if product is not None and product.inputs[0] is product.inputs[1]:
+            return product.inputs[0], epsilon
+    return None
+
+
+def _mean(sight: Sight, value: ir.Value) -> ir.Value | None:
+    """x of the mean of x over its last axis, which is kept with size 1."""
+    node = sight.maker(value, "ReduceMean")
+    if node is None or not sight.attribute(node, "keepdims", 1):
+        return None
+    x = node.inputs[0]
+    shape = sight.dims(x)
+    axes = sight.attribute(node, "axes", None)
+    if axes is None and len(node.inputs) > 1:
+        axes = sight.ints(node.inputs[1])
+    right = shape is not None and axes is not None and len(axes) == 1
+    return x if right and axes[0] in (-1, len(shape) - 1) else None
+
+
+def _uncentred(sight: Sight, value: ir.Value) -> ir.Value | None:
+    """x of x − mean(x)."""
+    node = sight.maker(value, "Sub")
+    if node is None:
+        return None
+    x, mean = node.inputs
+    return x if _mean(sight, mean) is x else None
+
+
+def _normalised(
+    sight: Sight, root: ir.Value, centred: ir.Value
+) -> tuple[ir.Value | None, ir.Value | None]:
+    """c/root·scale, and the scale."""
+    node = sight.reader(root)
+    if node is None or node.domain:
+        return None, None
+    if node.op_type == "Div" and node.inputs[0] is centred:
+        value = node.outputs[0]
+    else:
+        inverse = node.op_type == "Reciprocal" or (
+            node.op_type == "Div" and node.inputs[1] is root and sight.scalar(node.inputs[0]) == 1.0
+        )
+        product = sight.reader(node.outputs[0]) if inverse else None
+        if product is None or product.op_type != "Mul" or centred not in product.inputs:
+            return None, None
+        value = product.outputs[0]
+    scaled = sight.reader(value)
+    if scaled is None or scaled.op_type != "Mul" or scaled.domain:
+        return value, None
+    return scaled.outputs[0], scaled.inputs[1] if scaled.inputs[0] is value else scaled.inputs[0]

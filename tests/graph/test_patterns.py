@@ -1,0 +1,255 @@
+"""What exporters write out is seen again: the same gradients by fewer nodes, and only where it is the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import onnxgrad
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>\nnet '
+
+# Each is the text of a graph in double: inputs, outputs, nodes. Weights are drawn by name and shape.
+_PACKED = """(double[2, 5, 24] x) => (double[2, 5, 8] y) {{
+    shape = Constant<value = int64[5] {{2, 5, 3, 2, 4}}>()  joined = Constant<value = int64[3] {{2, 5, 8}}>()
+    first = Constant<value = int64[1] {{0}}>()
+    r = Reshape(x, shape)  t = Transpose<perm = [2, 0, 3, 1, 4]>(r)
+    {split}
+    kt = Transpose<perm = [0, 1, 3, 2]>(k)
+    {scaled}
+    p = Softmax<axis = -1>(s)  o = MatMul(p, v)
+    u = Transpose<perm = [0, 2, 1, 3]>(o)  y = Reshape(u, joined) }}"""
+_SPLIT = """a, b, c = Split<axis = 0>(t)
+    q = Squeeze(a, first)  k = Squeeze(b, first)  v = Squeeze(c, first)"""
+_SLICES = """one = Constant<value = int64[1] {1}>()  two = Constant<value = int64[1] {2}>()
+    three = Constant<value = int64[1] {3}>()
+    a = Slice(t, first, one, first)  b = Slice(t, one, two, first)  c = Slice(t, two, three, first)
+    q = Squeeze(a, first)  k = Squeeze(b, first)  v = Squeeze(c, first)"""
+_GATHERS = """zero = Constant<value_int = 0>()  one = Constant<value_int = 1>()  two = Constant<value_int = 2>()
+    q = Gather<axis = 0>(t, zero)  k = Gather<axis = 0>(t, one)  v = Gather<axis = 0>(t, two)"""
+_BOTH_SCALED = """width = Constant<value = double[1] {16.0}>()  root = Sqrt(width)
+    half = Sqrt(root)  qs = Div(q, half)  ks = Div(kt, half)  s = MatMul(qs, ks)"""
+_SCALED = "factor = Constant<value = double {0.5}>()  m = MatMul(q, kt)  s = Mul(m, factor)"
+
+_CAUSAL = """(double[2, 5, 24] x) => (double[2, 5, 8] y) {
+    heads = Constant<value = int64[4] {2, 5, 2, 4}>()  joined = Constant<value = int64[3] {2, 5, 8}>()
+    a, b, c = Split<axis = 2>(x)
+    qr = Reshape(a, heads)  kr = Reshape(b, heads)  vr = Reshape(c, heads)
+    q = Transpose<perm = [0, 2, 1, 3]>(qr)  v = Transpose<perm = [0, 2, 1, 3]>(vr)
+    kt = Transpose<perm = [0, 2, 3, 1]>(kr)
+    side = Constant<value = int64[2] {5, 5}>()  one = Constant<value = double[1] {1.0}>()
+    zero = Constant<value = double[1] {0.0}>()  low = Constant<value = double[1] {-inf}>()
+    full = Expand(one, side)  lower = Trilu<upper = 0>(full)  hidden = Equal(lower, zero)
+    mask = Where(hidden, low, zero)
+    c2 = Constant<value = double {0.5}>()  m = MatMul(q, kt)  ms = Mul(m, c2)  s = Add(ms, mask)
+    p = Softmax<axis = -1>(s)  o = MatMul(p, v)
+    u = Transpose<perm = [0, 2, 1, 3]>(o)  y = Reshape(u, joined) }"""
+
+_SEPARATE = """(double[2, 5, 6] x, double[2, 7, 6] z, double[2, 1, 1, 7] mask) => (double[2, 5, 6] y)
+    <double[6, 6] wq, double[6, 6] wk, double[6, 6] wv, double[1, 2, 5, 7] bias> {
+    heads = Constant<value = int64[4] {2, -1, 2, 3}>()  joined = Constant<value = int64[3] {2, 5, 6}>()
+    qm = MatMul(x, wq)  km = MatMul(z, wk)  vm = MatMul(z, wv)
+    qr = Reshape(qm, heads)  kr = Reshape(km, heads)  vr = Reshape(vm, heads)
+    q = Transpose<perm = [0, 2, 1, 3]>(qr)  v = Transpose<perm = [0, 2, 1, 3]>(vr)
+    kt = Transpose<perm = [0, 2, 3, 1]>(kr)
+    m = MatMul(q, kt)  s1 = Add(m, bias)  s = Add(mask, s1)
+    p = Softmax(s)  o = MatMul(p, v)
+    u = Transpose<perm = [0, 2, 1, 3]>(o)  y = Reshape(u, joined) }"""
+
+_HIDDEN = """(double[2, 5, 6] q, double[2, 5, 6] k, double[2, 5, 6] v, bool[5, 5] reads) => (double[2, 5, 6] y) {
+    low = Constant<value = double {-inf}>()
+    kt = Transpose<perm = [0, 2, 1]>(k)  m = MatMul(q, kt)  s = Where(reads, m, low)
+    p = Softmax(s)  y = MatMul(p, v) }"""
+
+_ERF = """(float[3, 4] x) => (float[3, 4] y) <float[4] b> {
+    root = Constant<value = float {1.4142135623730951}>()  one = Constant<value = float {1.0}>()
+    half = Constant<value = float {0.5}>()
+    h = Add(x, b)  d = Div(h, root)  e = Erf(d)  f = Add(e, one)  g = Mul(h, f)  y = Mul(g, half) }"""
+_ERF_OTHER = """(float[3, 4] x) => (float[3, 4] y) <float[4] b> {
+    root = Constant<value = float {0.7071067811865476}>()  one = Constant<value = float {1.0}>()
+    half = Constant<value = float {0.5}>()
+    h = Add(x, b)  d = Mul(root, h)  e = Erf(d)  f = Add(one, e)  g = Mul(f, half)  y = Mul(g, h) }"""
+_TANH = """(double[3, 4] x) => (double[3, 4] y) <double[4] b> {
+    a = Constant<value = double {0.7978845608028654}>()  c = Constant<value = double {0.044715}>()
+    one = Constant<value = double {1.0}>()  half = Constant<value = double {0.5}>()
+    three = Constant<value = double {3.0}>()
+    h = Add(x, b)  h3 = Pow(h, three)  hc = Mul(c, h3)  hs = Add(h, hc)  u = Mul(a, hs)  t = Tanh(u)
+    f = Add(t, one)  hh = Mul(half, h)  y = Mul(hh, f) }"""
+_SILU = "(double[3, 4] x) => (double[3, 4] y) <double[4] b> { h = Add(x, b)  s = Sigmoid(h)  y = Mul(s, h) }"
+_QUICK = """(double[3, 4] x) => (double[3, 4] y) <double[4] b> { a = Constant<value = double {1.5}>()
+    h = Add(x, b)  z = Mul(h, a)  s = Sigmoid(z)  y = Mul(h, s) }"""
+_RMS = """(float[3, 4] x) => (float[3, 4] y) <float[4] b, float[4] w> {
+    two = Constant<value = float {2.0}>()  eps = Constant<value = float {0.001}>()
+    one = Constant<value = float {1.0}>()
+    h = Add(x, b)  p = Pow(h, two)  m = ReduceMean<axes = [-1]>(p)  v = Add(m, eps)  r = Sqrt(v)  i = Div(one, r)
+    n = Mul(h, i)  y = Mul(w, n) }"""
+_LAYER = """(float[3, 4] x) => (float[3, 4] y) <float[4] b, float[4] w, float[4] shift> {
+    two = Constant<value = float {2.0}>()  eps = Constant<value = float {0.001}>()
+    h = Add(x, b)  a = ReduceMean<axes = [-1]>(h)  d = Sub(h, a)  p = Pow(d, two)  m = ReduceMean<axes = [1]>(p)
+    v = Add(m, eps)  r = Sqrt(v)  n = Div(d, r)  s = Mul(n, w)  y = Add(s, shift) }"""
+
+SEEN = {
+    "packed, split, both scaled": (
+        _PACKED.format(split=_SPLIT, scaled=_BOTH_SCALED),
+        "AttentionTraining",
+    ),
+    "packed, slices": (_PACKED.format(split=_SLICES, scaled=_SCALED), "AttentionTraining"),
+    "packed, gathers": (_PACKED.format(split=_GATHERS, scaled=_SCALED), "AttentionTraining"),
+    "causal, split before the heads": (_CAUSAL, "AttentionTraining"),
+    "separate, two masks, no scale": (_SEPARATE, "AttentionTraining"),
+    "batches and heads in one, hidden": (_HIDDEN, "AttentionTraining"),
+    "Gelu by Erf": (_ERF, "GeluTraining"),
+    "Gelu by Erf in another order": (_ERF_OTHER, "GeluTraining"),
+    "Gelu by Tanh": (_TANH, "GeluTraining"),
+    "SiLU": (_SILU, "GeluTraining"),
+    "QuickGelu": (_QUICK, "GeluTraining"),
+    "RMSNorm": (_RMS, "SimplifiedLayerNormalization"),
+    "LayerNorm": (_LAYER, "LayerNormalization"),
+}
+
+
+def model_of(text: str) -> onnx.ModelProto:
+    """The model, its weights drawn."""
+    model = onnx.parser.parse_model(HEAD + text)
+    for i, info in enumerate(model.graph.value_info):
+        kind = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
+        array = np.random.default_rng(i + 1).normal(size=shape).astype(kind)
+        model.graph.initializer.append(numpy_helper.from_array(array, info.name))
+    del model.graph.value_info[:]
+    return model
+
+
+def drawn(infos) -> dict[str, np.ndarray]:
+    rng, arrays = np.random.default_rng(0), {}
+    for info in infos:
+        kind = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
+        arrays[info.name] = rng.normal(size=shape).astype(kind)
+        if info.type.tensor_type.elem_type == onnx.TensorProto.BOOL:
+            arrays[info.name] = np.tri(*shape, dtype=bool)
+    return arrays
+
+
+def results(model, wrt, **settings):
+    """Outputs and gradients, and how many nodes of each operator compute them."""
+    gradient = onnxgrad.vjp(model, wrt=wrt, **settings)
+    session = onnxgrad.session(gradient, threads=1)
+    feeds = drawn(
+        [
+            i
+            for i in gradient.graph.input
+            if i.name not in {t.name for t in gradient.graph.initializer}
+        ]
+    )
+    values = session.run(None, feeds)
+    names = [o.name for o in session.get_outputs()]
+    return dict(zip(names, values, strict=True)), Counter(n.op_type for n in gradient.graph.node)
+
+
+def wanted(model) -> list[str]:
+    floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
+    inputs = [i.name for i in model.graph.input if i.type.tensor_type.elem_type in floats]
+    return [*inputs, *(t.name for t in model.graph.initializer)]
+
+
+@pytest.mark.parametrize("title", SEEN)
+def test_a_pattern_gives_the_gradients_of_its_parts(title):
+    text, operator = SEEN[title]
+    model = model_of(text)
+    before = [(n.op_type, *n.input, *n.output) for n in model.graph.node]
+    ours, with_pattern = results(model, wanted(model))
+    theirs, without = results(model, wanted(model), patterns=False)
+    assert with_pattern[operator] == 1
+    assert without[operator] == 0
+    assert sum(with_pattern.values()) < sum(without.values())
+    assert [(n.op_type, *n.input, *n.output) for n in model.graph.node] == before
+    double = ours["y"].dtype == np.float64
+    for name, value in theirs.items():
+        np.testing.assert_allclose(
+            ours[name], value, rtol=0, atol=1e-12 if double else 2e-6, err_msg=name
+        )
+
+
+def test_packed_projections_are_read_where_they_lie():
+    for title in (
+        "packed, split, both scaled",
+        "packed, slices",
+        "packed, gathers",
+        "causal, split before the heads",
+    ):
+        _, count = results(model_of(SEEN[title][0]), ["x"])
+        left = {
+            "Transpose",
+            "Split",
+            "Slice",
+            "Gather",
+            "Squeeze",
+            "Concat",
+            "SliceGrad",
+            "MatMul",
+            "Softmax",
+            "Add",
+        }
+        assert not left & set(count), f"{title}: {dict(count)}"
+
+
+NOT_SEEN = {
+    "the weights are an output": _SEPARATE.replace(
+        "=> (double[2, 5, 6] y)", "=> (double[2, 5, 6] y, double[2, 2, 5, 7] p)"),
+    "softmax over the queries": _SEPARATE.replace("Softmax(s)", "Softmax<axis = 2>(s)"),
+    "the scale comes after the mask": _CAUSAL.replace(
+        "ms = Mul(m, c2)  s = Add(ms, mask)", "ms = Add(m, mask)  s = Mul(ms, c2)"),
+    "another root": _ERF.replace("1.4142135623730951", "1.5"),
+    "another half": _ERF.replace("{0.5}", "{0.25}"),
+    "another x": _ERF.replace("g = Mul(h, f)", "g = Mul(x, f)"),
+    "a cube of another": _TANH.replace("0.044715", "0.05"),
+    "the mean of all": _RMS.replace("axes = [-1]", "axes = [0]"),
+    "an inner value is an output": _ERF.replace("=> (float[3, 4] y)", "=> (float[3, 4] y, float[3, 4] f)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", NOT_SEEN)
+def test_what_is_not_quite_the_pattern_stays(title):
+    model = model_of(NOT_SEEN[title])
+    ours, count = results(model, wanted(model))
+    theirs, without = results(model, wanted(model), patterns=False)
+    assert count == without
+    assert all(np.array_equal(ours[name], value) for name, value in theirs.items())
+
+
+def test_a_trained_scale_is_no_constant():
+    text = _PACKED.format(split=_SPLIT, scaled="m = MatMul(q, kt)  s = Mul(m, factor)")
+    model = model_of(text.replace("(double[2, 5, 8] y)", "(double[2, 5, 8] y) <double[1] factor>"))
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.array([0.5]), "factor"))
+    _, trained = results(model, ["x", "factor"])
+    _, fixed = results(model, ["x"])
+    assert trained["AttentionTraining"] == 0
+    assert fixed["AttentionTraining"] == 1
+
+
+def test_standard_operators_only_means_no_patterns():
+    _, count = results(model_of(_SILU), ["x"], ops="standard")
+    assert count["GeluTraining"] == 0
+
+
+def test_a_trainer_learns_the_same_with_and_without_and_writes_the_same_nodes(tmp_path):
+    text = _SEPARATE.replace("double", "float")
+    model = model_of(text)
+    data = {"x": np.ones((2, 5, 6), np.float32), "z": np.full((2, 7, 6), 0.5, np.float32),
+            "mask": np.zeros((2, 1, 1, 7), np.float32)}  # fmt: skip
+    target = np.random.default_rng(3).normal(size=(2, 5, 6)).astype(np.float32)
+    losses = []
+    for patterns in (True, False):
+        trainer = onnxgrad.Trainer(model, loss="mse", lr=0.01, threads=1, patterns=patterns)
+        losses.append([trainer.step(data, target)["loss"] for _ in range(3)])
+        trainer.save(tmp_path / "tuned.onnx")
+        nodes = onnx.load(tmp_path / "tuned.onnx").graph.node
+        assert [n.op_type for n in nodes if n.op_type != "Constant"] == [
+            n.op_type for n in model.graph.node if n.op_type != "Constant"
+        ]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
