@@ -1,5 +1,8 @@
 """A registered library must not break a session: ONNX Runtime's own fusions, with our operators registered."""
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -154,3 +157,16 @@ def test_gradient_models_of_our_operators_import_their_domain(ops, domains):
     )  # a gradient without an operator of ours
     gradient = onnxgrad.vjp(made, ops=ops)
     assert {o.domain for o in gradient.opset_import} == domains
+
+
+def test_no_warning_for_a_model_that_imports_the_domain(tmp_path):
+    """Every session of a Trainer is one: a warning each would hide what matters."""
+    code = (
+        "import onnx, onnxgrad; from onnx import helper as h;"
+        "i=[h.make_tensor_value_info('x', 1, [2])]; o=[h.make_tensor_value_info('y', 1, [2])];"
+        "g=h.make_graph([h.make_node('Relu',['x'],['y'])],'g',i,o);"
+        "m=h.make_model(g,opset_imports=[h.make_opsetid('',17),h.make_opsetid('com.microsoft',1)],ir_version=8);"
+        "onnxgrad.session(m)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -1,6 +1,7 @@
 // The NumPy host: every operator as a Python callable.
 // Only this file and its headers know nanobind.
 #include "core/parallel.h"
+#include "hosts/fusing_optimizers.h"
 #include "hosts/numpy_arguments.h"
 #include "hosts/numpy_optimizers.h"
 
@@ -344,6 +345,7 @@ NB_MODULE(_native, m) {
     for (const Op& op : ops()) list.append(nb::cast(Kernel(op)));
     return list;
   });
+  m.attr("fusing_optimizers") = kFusingOptimizers;
   m.def("instruction_set", &instruction_set);
   // For tests: every byte of a new output, so that an element that no kernel writes is seen.
   m.def("fill_outputs_with", [](int byte) { g_fill = byte; });

@@ -1,5 +1,6 @@
 // ONNX Runtime's own fusions, in a session that knows this library.
 #pragma once
+#include "hosts/fusing_optimizers.h"
 #include "hosts/ort_attributes.h"
 
 namespace onnxgrad {
@@ -7,16 +8,8 @@ namespace {
 
 constexpr const char* kDisabledOptimizers = "optimization.disable_specified_optimizers";
 
-// The optimizers that write nodes of domain com.microsoft, in every version from 1.19 on; names
-// that a version does not have are ignored by it.
-constexpr const char* kFusingOptimizers =
-    "ConvActivationFusion;ConvAddActivationFusion;GemmActivationFusion;MatMulActivationFusion;"
-    "MatMulIntegerToFloatFusion;DynamicQuantizeMatMulFusion;GeluFusion;GeluFusionL1;GeluFusionL2;"
-    "FastGeluFusion;QuickGeluFusion;BiasGeluFusion;GeluApproximation;BiasSoftmaxFusion;"
-    "BiasDropoutFusion;SkipLayerNormFusion;BiasSkipLayerNormFusion;EmbedLayerNormFusion;"
-    "AttentionFusion;GroupQueryAttentionFusion;GroupQueryAttentionPreNormFusion;"
-    "MatmulTransposeFusion;MatMulScaleFusion;MatMulNBitsFusion;MatMulNBitsMlpFusion;"
-    "MatMulNBitsQkvFusion;DQMatMulNBitsFusion;QDQSelectorActionTransformer;NhwcTransformer";
+// Set to "1" by a caller whose models import com.microsoft: the fusions then stay on.
+constexpr const char* kKeepFusions = "onnxgrad.keep_fusions";
 
 std::string entry(const ort::SessionOptions* options, const char* key) {
   int there = 0;
@@ -34,8 +27,8 @@ std::string entry(const ort::SessionOptions* options, const char* key) {
 // knows. A library of operators claims versions up to 1000, and for those the runtime has none of
 // its own fused operators: FusedConv "is not a registered function/op", and there is no session.
 // The optimizers that would write them are therefore off, behind those that the caller turned off.
-// A caller whose model does import the domain may set the entry again.
 void turn_off_fusions(ort::SessionOptions* options) {
+  if (entry(options, kKeepFusions) == "1") return;
   std::string names = entry(options, kDisabledOptimizers);
   if (names.find(kFusingOptimizers) != std::string::npos) return;
   if (!names.empty()) names += ';';

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Kept in the options object itself, so that copies of the Python wrapper agree: the optimizers that
 # the caller had turned off before the library was registered, and those that are off since.
 _BEFORE, _SINCE = "onnxgrad.disabled_before", "onnxgrad.disabled_since"
+_KEEP = "onnxgrad.keep_fusions"  # read by the library
 _DISABLED = "optimization.disable_specified_optimizers"
 
 # InferenceSession takes the last three without naming them, and ignores every other name without a word.
@@ -57,9 +58,12 @@ def register(
     _check_options("register: session_options", session_options)
     if _entry(session_options, _BEFORE) is None:
         before = _entry(session_options, _DISABLED) or ""
+        if fusions:  # an entry that is set twice makes onnxruntime warn
+            session_options.add_session_config_entry(_KEEP, "1")
         session_options.register_custom_ops_library(library_path())
+        since = ";".join(filter(None, (before, _native.fusing_optimizers)))
         session_options.add_session_config_entry(_BEFORE, before)
-        session_options.add_session_config_entry(_SINCE, _entry(session_options, _DISABLED))
+        session_options.add_session_config_entry(_SINCE, since)
     _set_fusions(session_options, fusions)
     return session_options
 
@@ -74,7 +78,7 @@ def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
 def _set_fusions(options: onnxruntime.SessionOptions, fusions: bool) -> None:
     """Turn the fusions into com.microsoft on or off, in options that the library is registered with."""
     wanted = _entry(options, _BEFORE if fusions else _SINCE)
-    if wanted is not None and wanted != _entry(options, _DISABLED):
+    if wanted is not None and wanted != (_entry(options, _DISABLED) or ""):
         options.add_session_config_entry(_DISABLED, wanted)
 
 
