@@ -18,6 +18,8 @@ import numpy as np
 import onnx
 
 from onnxgrad.errors import ModelError
+from onnxgrad.files.models import read_proto
+from onnxgrad.files.write import save
 from onnxgrad.model.quantize.settings import Quantize
 
 OPSET_OF_SMALL_TYPES = 21  # 4 and 16 bits
@@ -41,7 +43,7 @@ def calibrate(
     """
     with tempfile.TemporaryDirectory() as folder, _quiet():
         plain, prepared, result = (Path(folder) / f"{n}.onnx" for n in ("plain", "ready", "result"))
-        onnx.save(model, plain)
+        save(model, plain)
         try:
             _prepare(plain, prepared)
             _quantise(prepared, result, settings, feeds)
@@ -49,10 +51,10 @@ def calibrate(
             raise ModelError(f"onnxruntime could not quantise the model: {error}") from error
         floats = {
             t.name: onnx.numpy_helper.to_array(t)
-            for t in onnx.load(prepared).graph.initializer
+            for t in read_proto(prepared).graph.initializer
             if t.data_type == onnx.TensorProto.FLOAT
         }
-        return Calibrated(onnx.load(result), floats)
+        return Calibrated(read_proto(result), floats)
 
 
 def _prepare(plain: Path, prepared: Path) -> None:
@@ -71,7 +73,7 @@ def _quantise(prepared: Path, result: Path, settings: Quantize, feeds) -> None:
     }
     types = {t.lower(): getattr(QuantType, f"Q{t}") for t in _TYPES if hasattr(QuantType, f"Q{t}")}
     small = {"int4", "uint4", "int16", "uint16"} & {settings.weights, settings.activations}
-    names = [n.name for n in onnx.load(prepared, load_external_data=False).graph.node]
+    names = [n.name for n in read_proto(prepared).graph.node]
     quantize_static(
         _newer(prepared) if small else str(prepared),
         str(result),
@@ -91,10 +93,10 @@ _TYPES = ("Int8", "UInt8", "Int4", "UInt4", "Int16", "UInt16")
 
 def _newer(path: Path) -> str:
     """Small integers came with opset 21: convert the file to it."""
-    model = onnx.load(path)
+    model = read_proto(path)
     version = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     if version < OPSET_OF_SMALL_TYPES:
-        onnx.save(onnx.version_converter.convert_version(model, OPSET_OF_SMALL_TYPES), path)
+        save(onnx.version_converter.convert_version(model, OPSET_OF_SMALL_TYPES), path)
     return str(path)
 
 
