@@ -120,7 +120,20 @@ def show(result, console: Console) -> None:
         table.add_row(name, short(value), f"[bold]{short(result.after[name])}[/bold]")
     console.print()
     console.print(table)
+    if result.comparison is not None:
+        show_comparison(result.comparison.rows(), console)
     stopped = f" ({escape(result.stop)})" if result.stop else ""
     console.print(f"\ntrained {result.seconds:.1f} s{stopped}")
     console.print(f"model   [bold]{escape(result.config.output)}[/bold]  (runs in any onnxruntime)")
     console.print(f"report  {escape(str(result.folder / 'report.html'))}")
+
+
+def show_comparison(rows: list[list[str]], console: Console) -> None:
+    """The float model beside the integer one, before and after its training."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for i, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if i else "left")
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print()
+    console.print(table)

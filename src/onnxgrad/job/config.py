@@ -79,6 +79,10 @@ class Config:
         False, "write the model with the adapter in it, instead of an adapter folder", bool
     )
     keep_float32: bool = setting(False, "write a half-precision model in float32", bool)
+    quantize: str = setting(
+        "",
+        "train for integers: int8, w4a8, or with settings: int8,activations=uint8,method=entropy",
+    )
     seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, math.inf))
     threads: int = setting(0, "threads; 0: all cores", int, limits=(0, 4096))
     max_time: float = setting(

@@ -46,6 +46,10 @@ def page(result: Result) -> str:
         "<h2>Before and after</h2>", _before_after(result),
         "<h2>Curves</h2>", _curves(result),
     ]  # fmt: skip
+    if result.comparison is not None:
+        head, *rows = result.comparison.rows()
+        numbers = set(range(1, len(head)))
+        parts += ["<h2>Float and integers</h2>", _table(head, rows, numbers)]
     if result.confusion is not None:
         parts += ["<h2>Confusion matrix</h2>", _confusion(result)]
     parts += ["<h2>Parameters</h2>", _parameters(result)]

@@ -24,7 +24,9 @@ from onnxgrad.files.text import read_json
 from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.job.config import Config, ConfigError, dump
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
+from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.model.lora import Lora
+from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.trainer import Trainer
@@ -53,6 +55,7 @@ class Result:
     trained_steps: int = 0
     seconds: float = 0.0
     stop: str = ""
+    comparison: Comparison | None = None
 
 
 class Run:
@@ -71,17 +74,34 @@ class Run:
         for batches in filter(None, (self.data, self.validation)):
             self._check_rows(batches)
         self._check_logits()
+        self.comparison: Comparison | None = None
+        if config.quantize:
+            self._quantise(prepared)
 
-    def _trainer(self, prepared: Prepared) -> Trainer:
+    def _quantise(self, prepared: Prepared) -> None:
+        """Go on with the integer model, calibrated on the rows to train on."""
+        scores = self.trainer.evaluate(self.validation or self.data)
+        self.comparison = Comparison([measured("float", self.model, scores, self._one_batch())])
+        settings = Quantize.parse(self.config.quantize)
+        feeds = calibration(self.data, self.trainer.input_names, settings.rows)
+        model, change = quantised(self.model, settings, feeds)
+        self.trainer = self._trainer(prepared, model, [change])
+        self.notes += [str(note) for note in change.describe()]
+
+    def _one_batch(self) -> dict[str, np.ndarray]:
+        batch = next((self.validation or self.data).in_order())
+        return {n: batch.arrays[n] for n in self.trainer.input_names}
+
+    def _trainer(self, prepared: Prepared, model: Any = None, changes: Any = ()) -> Trainer:
         config = self.config
         return Trainer(
-            self.model, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
+            self.model if model is None else model, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
             trainable=_patterns(config.trainable), metrics=prepared.metrics(config.metrics),
             schedule=config.schedule, warmup=config.warmup, clip_norm=config.clip or None,
             accumulate=config.accumulate, freeze_bn=config.freeze_bn,
             dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
             lora=lora_of(config), tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
-            threads=config.threads or None,
+            threads=config.threads or None, changes=changes,
         )  # fmt: skip
 
     # ---- rows ----------------------------------------------------------------------------------
@@ -197,6 +217,10 @@ class Run:
             self.trainer.save(
                 self.config.output, {CLASSES: json.dumps(classes)} if classes else None
             )
+        if self.comparison is not None:
+            written = measured("trained", self.config.output, result.after, self._one_batch())
+            self.comparison.versions += [Version("post-training", result.before), written]
+            result.comparison = self.comparison
         from onnxgrad.job.report import write_report
 
         write_report(result, self.folder / "report.html")

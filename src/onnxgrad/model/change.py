@@ -48,6 +48,10 @@ class Change:
         """Say anew what is a weight: an adapter freezes the rest and trains its own."""
         return tensors
 
+    def undecayed(self) -> Iterable[str]:
+        """Name trained tensors that weight decay must not shrink, after `apply`."""
+        return ()
+
     def describe(self) -> Iterable[Note]:
         """Say what was done and why, after `apply`."""
         return ()

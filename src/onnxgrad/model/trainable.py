@@ -17,6 +17,8 @@ from onnxgrad.model.change import Change, Draft
 from onnxgrad.model.modes import to_inference
 from onnxgrad.model.padding import Padding
 from onnxgrad.model.precision import Widen
+from onnxgrad.model.quantize.fake import FakeQuantise
+from onnxgrad.model.quantize.integers import is_quantised
 from onnxgrad.model.repeat import Repeat
 from onnxgrad.model.restore import Restore
 from onnxgrad.model.retie import Retie
@@ -45,6 +47,11 @@ class TrainableModel:
         changes: Iterable[Change] = (),
     ):
         self.source = model if isinstance(model, Source) else Source(model)
+        changes = list(changes)
+        if (
+            is_quantised(self.source.proto) and not changes
+        ):  # an adapter leaves integers as they are
+            changes = [FakeQuantise(learn_scales=False)]
         self._sharing = Untie(tie, untie), Retie(untie)
         own = [Restore(), *self._sharing, Widen(keep_float32), Repeat(), Padding()]
         self.changes: list[Change] = [*own, *changes]

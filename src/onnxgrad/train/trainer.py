@@ -14,6 +14,7 @@ from onnxgrad.errors import DivergedError
 from onnxgrad.model.change import Change
 from onnxgrad.model.lora.change import LoraChange
 from onnxgrad.model.lora.settings import resolve as resolve_lora
+from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.train import optimizers, schedules
 from onnxgrad.train.loop.evaluation import Evaluation
@@ -48,6 +49,8 @@ class Trainer:
     keep_float32: write a float16 or bfloat16 model in float32, in which it is trained.
     lora: `Lora(r=8, ...)`, a rank, or "r=8,alpha=16,targets=q_proj|v_proj": trains small branches
         beside frozen layers instead of the model's own weights. See docs/lora.md.
+    quantize: an `onnxgrad.model.quantize.Quantize`: the model becomes an integer file, and is trained as
+        what that file computes.
     changes: further capabilities, each an `onnxgrad.model.change.Change`.
     seed: of shuffling and dropout. threads: of the session and the optimizer; default all cores.
     patterns: train what exporters write out in parts (attention, Gelu, RMSNorm) by one operator each;
@@ -87,6 +90,7 @@ class Trainer:
         untie: str | Iterable[str] = (),
         keep_float32: bool = False,
         lora: Any = None,
+        quantize: Quantize | None = None,
         changes: Iterable[Change] = (),
         seed: int = 0,
         threads: int | None = None,
@@ -98,6 +102,9 @@ class Trainer:
         self.optimizer = optimizers.resolve(optimizer, lr)
         self.schedule = schedules.resolve(schedule, warmup)
         self.metrics = resolve_metrics(metrics)
+        if quantize is not None:
+            model, change = quantised(model, quantize)
+            changes = [*changes, change]
         subject = TrainableModel(
             model, tie=tie, untie=untie, keep_float32=keep_float32,
             changes=[*changes, *_adapters(lora, trainable)],

@@ -76,6 +76,7 @@ class FakeQuantise(Change):
         self.activations = 0
         self.scales: dict[str, str] = {}  # scale -> its logarithm
         self._made: dict[str, ir.Value] = {}
+        self._fixed: set[str] = set()  # scales and zero points that are not learned
         self._start: dict[str, np.ndarray] = {}  # trained tensor -> the numbers it begins with
 
     # ---- the trained graph
@@ -160,6 +161,7 @@ class FakeQuantise(Change):
     def _scale(self, model: ir.Model, scale: ir.Value) -> ir.Value:
         """Return the scale as the exponential of what is learned, or as it is."""
         if not self.learn_scales:
+            self._fixed.add(scale.name)
             return scale
         if scale.name not in self._made:
             name = f"{scale.name}{LOG_SCALE}"
@@ -181,6 +183,7 @@ class FakeQuantise(Change):
                 else zero.const_value.numpy().astype(np.float32)
             )
             self._made[name] = initializer(model, name, numbers)
+            self._fixed.add(name)
         return self._made[name]
 
     # ---- what is said
@@ -188,13 +191,17 @@ class FakeQuantise(Change):
     def judge(self, tensors: list[Tensor]) -> list[Tensor]:
         learned = {*self.scales.values(), *(w.trained for w in self.weights)}
         learned |= {b.trained for b in self.biases}
-        zeros = {n for n in self._made if n.endswith("/zero")}
-        return [
-            replace(t, kind=WEIGHT, reason="") if t.name in learned and t.possible
-            else replace(t, kind="setting", reason="a zero point of quantisation") if t.name in zeros
-            else t
-            for t in tensors
-        ]  # fmt: skip
+        return [self._judged(tensor, learned) for tensor in tensors]
+
+    def _judged(self, tensor: Tensor, learned: set[str]) -> Tensor:
+        if tensor.name in learned and tensor.possible:
+            return replace(tensor, kind=WEIGHT, reason="")
+        if tensor.name in self._fixed:
+            return replace(tensor, kind="setting", reason="a setting of quantisation")
+        return tensor
+
+    def undecayed(self) -> Iterable[str]:
+        return self.scales.values()
 
     def describe(self) -> Iterable[Note]:
         if not self.weights and not self.activations:

@@ -15,6 +15,11 @@ RANGES = {
 }  # fmt: skip
 
 
+def is_quantised(model: onnx.ModelProto) -> bool:
+    """Say whether a model has integers that stand for floats (QDQ form) already."""
+    return any(n.op_type == "DequantizeLinear" for n in model.graph.node)
+
+
 def is_constant(value: ir.Value) -> bool:
     """Say whether a value is an initializer with its numbers at hand."""
     return value.is_initializer() and value.const_value is not None
@@ -69,7 +74,7 @@ def initializer(model: ir.Model, name: str, array: np.ndarray) -> ir.Value:
     taken = {v.name for n in model.graph for v in n.outputs} | set(model.graph.initializers)
     while name in taken:
         name += ".float"
-    value = ir.Value(name=name, const_value=ir.tensor(np.ascontiguousarray(array), name=name))
+    value = ir.Value(name=name, const_value=ir.tensor(np.array(array, order="C"), name=name))
     value.dtype, value.shape = ir.DataType.FLOAT, ir.Shape(array.shape)
     model.graph.register_initializer(value)
     return value

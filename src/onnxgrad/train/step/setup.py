@@ -122,6 +122,10 @@ class Setup:
             settings.append(override(optimizer, rest))
             for name in parameters.select(group["params"], self.base, found):
                 of[name] = of[name] or number
+        undecayed = [n for c in self.model.changes for n in c.undecayed() if of.get(n) == 0]
+        if undecayed:
+            settings.append(override(optimizer, {"weight_decay": 0.0}))
+            of.update(dict.fromkeys(undecayed, len(settings) - 1))
         return of, settings
 
     def loss_values(self) -> dict[str, ir.Value]:
