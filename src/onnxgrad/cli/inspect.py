@@ -15,6 +15,9 @@ from onnxgrad.cli.texts import Console
 
 MOST_LAYERS = 40
 MOST_NODES = 8
+# What stands beside weights in a layer, in words.
+KINDS = {"statistic": "running statistics", "setting": "a setting", "constant": "a constant",
+         "mask": "a mask", "table": "a table", "buffer": "a buffer"}  # fmt: skip
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -31,6 +34,10 @@ def add_parser(commands) -> argparse.ArgumentParser:
         metavar="N",
         help="batch size for the estimates (default 1)",
     )
+    for flag, what in (("--tie", "keep as one"), ("--untie", "part")):
+        parser.add_argument(
+            flag, default="", metavar="NAMES", help=f"shared tensors to {what}, as for train"
+        )
     parser.add_argument(
         "--json", action="store_true", help="print JSON, documented in docs/inspect.md"
     )
@@ -70,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 def inspected(options: argparse.Namespace):
     from onnxgrad.inspection import inspect
 
-    return inspect(options.model, batch=options.batch)
+    return inspect(options.model, batch=options.batch, tie=options.tie, untie=options.untie)
 
 
 def show(report, verdict, console: Console) -> None:
@@ -131,12 +138,13 @@ def show_parameters(report, console: Console) -> None:
 def trains(rows: list) -> tuple[str, str]:
     """Whether the parameters of a layer train, in a few words, and the colour of that."""
     trained = sum(p.trainable for p in rows)
-    reasons = sorted({p.why for p in rows if p.why})
-    harmless = all(r.startswith(("running statistics", "a scalar setting")) for r in reasons)
+    idle = [p for p in rows if not p.trainable]
+    reasons = sorted({p.why for p in idle})
+    harmless = all(p.kind not in ("weight", "unreached") for p in idle)
     if not reasons:
         return "yes", ""
     if trained and harmless:
-        kinds = ["running statistics" if "statistics" in r else "a setting" for r in reasons]
+        kinds = sorted({KINDS.get(p.kind, p.kind) for p in idle})
         return f"yes, beside {' and '.join(kinds)}", ""
     if harmless:
         return f"no: {reasons[0]}", "dim"
@@ -196,9 +204,10 @@ def show_verdict(report, console: Console) -> None:
     trained = sum(p.size for p in report.parameters if p.trainable)
     if not trained:
         console.print("[bold red]not trainable[/bold red]: no parameter can be trained")
-    elif report.obstacles:
+    elif any(p.kind == "weight" and not p.trainable for p in report.parameters):
         console.print(
-            f"[bold yellow]partly trainable[/bold yellow]: {trained:,} of {total:,} numbers"
+            f"[bold yellow]partly trainable[/bold yellow]: {trained:,} of {total:,} numbers; name them with "
+            "--trainable, all is refused"
         )
     else:
         console.print(f"[bold green]trainable[/bold green]: {trained:,} of {total:,} numbers")

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from onnxgrad.autodiff.examine import Examination
 from onnxgrad.autodiff.plan import FLOATS, Problem
 from onnxgrad.autodiff.rule import REFUSED
 
 NEEDLESS = "train what comes after it, or take the loss from an output that does not pass it"
 
 
-def dead_ends(examination: Examination) -> list[Problem]:
-    """The nodes that stop the gradient of parameters which otherwise reach an output, each once."""
-    problems: dict[ir.Node, Problem] = {}
-    known = {problem.node for problem in examination.problems}
-    for value in examination.wrt:
-        if value not in examination.active and math.prod(value.shape) > 1:  # not a setting
-            for node in _ends(value, known):
-                problems.setdefault(node, _problem(node))
-    return list(problems.values())
+def dead_ends(values: Iterable[ir.Value]) -> dict[ir.Node, list[str]]:
+    """Return the nodes at which the ways from tensors without a gradient end, with those tensors' names."""
+    found: dict[ir.Node, list[str]] = {}
+    for value in values:
+        for node in _ends(value):
+            found.setdefault(node, []).append(value.name)
+    return found
 
 
-def _ends(value: ir.Value, known: set[ir.Node]) -> list[ir.Node]:
-    """The first nodes on each way forward that stop a gradient; none where a known problem comes first."""
+def _ends(value: ir.Value) -> list[ir.Node]:
+    """The first nodes on each way forward that stop a gradient, by the shortest way."""
     found, waiting, seen = [], deque([value]), {value}
     while waiting:
         for node, _ in waiting.popleft().uses():
-            if node in known or node in found:
+            if node in found:
                 continue
             if _stops(node):
                 found.append(node)
@@ -46,7 +43,8 @@ def _stops(node: ir.Node) -> bool:
     return refused or not any(v.dtype is None or v.dtype in FLOATS for v in node.outputs)
 
 
-def _problem(node: ir.Node) -> Problem:
+def problem_of(node: ir.Node) -> Problem:
+    """Say why a node stops a gradient, and what to do."""
     refusal = REFUSED.get((node.domain, node.op_type))
     because = refusal.because if refusal is not None else "its result is not of a float type"
     instead = getattr(refusal, "instead", "") or NEEDLESS

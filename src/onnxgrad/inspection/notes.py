@@ -7,23 +7,26 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.plan import FLOATS
 from onnxgrad.graph import schemas
+from onnxgrad.notes import Note
 
 OLD_OPSET = 13
 LARGE_CONSTANT = 64  # elements: smaller constants are settings, not weights
 
 
-def notes(original: ir.Model, prepared: ir.Model) -> list[str]:
-    """One sentence for each thing worth knowing, the most important first."""
-    found = [
-        _integer_weights(original),
-        _weights_in_bodies(original),
-        _folded_batch_norm(prepared),
-        _dropout_removed(original),
-        _weights_in_constants(original),
-        _old_opset(original),
-        _newest_operators(original),
-    ]
-    return [note for note in found if note]
+def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
+    """One record for each thing worth knowing, the most important first."""
+    if not len(prepared.graph):
+        return []
+    found = {
+        "integer weights": _integer_weights(original),
+        "weights in bodies": _weights_in_bodies(original),
+        "folded batch norm": _folded_batch_norm(prepared),
+        "dropout removed": _dropout_removed(original),
+        "weights in constants": _weights_in_constants(original),
+        "old opset": _old_opset(original),
+        "new operators": _newest_operators(original),
+    }
+    return [Note(kind, "", text) for kind, text in found.items() if text]
 
 
 def _integer_weights(model: ir.Model) -> str:
@@ -87,8 +90,8 @@ def _dropout_removed(model: ir.Model) -> str:
 
 def _weights_in_constants(model: ir.Model) -> str:
     names = [n.outputs[0].name for n in model.graph if n.op_type == "Constant" and _is_weight(n)]
-    if not names:
-        return ""
+    if not names or (model.producer_name or "").startswith("pytorch"):
+        return ""  # PyTorch keeps no parameter there
     how_many = _count(len(names), "weight is", "weights are")
     return f"{how_many} kept in Constant nodes (first: {names[0]!r}); they train as well"
 

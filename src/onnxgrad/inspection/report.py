@@ -12,13 +12,16 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxgrad.autodiff.examine import Examination, examine
-from onnxgrad.autodiff.plan import FLOATS, captured
+from onnxgrad.autodiff.plan import Problem, captured
 from onnxgrad.graph.bodies import bodies
 from onnxgrad.inspection.cost import Cost, estimate
-from onnxgrad.inspection.ends import dead_ends
+from onnxgrad.inspection.ends import dead_ends, problem_of
 from onnxgrad.inspection.guess import Guess, guess
 from onnxgrad.inspection.notes import notes
 from onnxgrad.inspection.reading import read
+from onnxgrad.model.roles import UNREACHED, Tensor
+from onnxgrad.model.trainable import TrainableModel, judged_note
+from onnxgrad.notes import Note
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,20 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Parameter:
-    """`why` says what keeps it from being trained; empty when nothing does."""
+    """A float tensor. `why` says what keeps "all" from training it; empty when nothing does.
+
+    `possible`: naming it trains it.
+    """
 
     name: str
     layer: str
     type: str
     shape: list[int]
     size: int
+    kind: str
     trainable: bool
     why: str
+    possible: bool
 
 
 @dataclass(frozen=True)
@@ -62,26 +70,34 @@ class Inspection:
     nodes: int
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
+    judged: list[str]  # the outputs that the loss is of
     parameters: list[Parameter]
     obstacles: list[Obstacle]
     guess: Guess
     cost: Cost
-    warnings: list[str]
+    notes: list[Note]
 
     @property
     def trainable(self) -> bool:
         """Whether at least one parameter can be trained."""
         return any(p.trainable for p in self.parameters)
 
+    @property
+    def warnings(self) -> list[str]:
+        """The notes as sentences."""
+        return [str(note) for note in self.notes]
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; the schema is in docs/inspect.md."""
-        return {"trainable": self.trainable, **dataclasses.asdict(self)}
+        plain = dataclasses.asdict(self)
+        return {"trainable": self.trainable, **plain, "warnings": self.warnings}
 
 
-def inspect(model: Any, *, batch: int = 1) -> Inspection:
+def inspect(model: Any, *, batch: int = 1, tie: Any = (), untie: Any = ()) -> Inspection:
     """Say what in `model` can be trained, what not and why, and what a step costs at that batch size.
 
     `model` is a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`; it is not changed, and nothing is run.
+    What is said is what a Trainer of the same `tie` and `untie` does.
 
     >>> import onnx
     >>> model = onnx.parser.parse_model('''
@@ -92,13 +108,14 @@ def inspect(model: Any, *, batch: int = 1) -> Inspection:
 
     Raises ModelError when there is no model to read.
     """
-    original, prepared = read(model)
-    examination = examine(prepared)
-    graph = examination.model.graph
-    examination.problems += dead_ends(examination)
+    original, _ = read(model)
+    subject = TrainableModel(model, tie=tie, untie=untie)
+    judged = subject.float_outputs()[:1]
+    tensors = subject.tensors(judged)
+    trained = [t.name for t in tensors if t.trained]
+    examination = examine(subject.graph, judged, trained)
     blocked = _blocked(examination)
-    parameters = _parameters(examination, blocked)
-    trainable = [v for v in examination.wrt if v in examination.active and v not in blocked]
+    weights = [v for v in examination.wrt if v in examination.active and v.name not in blocked]
     return Inspection(
         source=os.fspath(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__,
         opset=original.opset_imports.get("", 0),
@@ -109,12 +126,18 @@ def inspect(model: Any, *, batch: int = 1) -> Inspection:
             _tensor(v) for v in original.graph.inputs if v.name not in original.graph.initializers
         ],
         outputs=[_tensor(v) for v in original.graph.outputs],
-        parameters=parameters,
-        obstacles=_obstacles(examination, blocked),
+        judged=judged,
+        parameters=_parameters(subject, tensors, blocked),
+        obstacles=_obstacles(subject, tensors, examination, blocked),
         guess=guess(examination.model),
-        cost=estimate(examination.model, examination.active, trainable, batch),
-        warnings=notes(original, examination.model) if len(graph) else [],
+        cost=estimate(examination.model, examination.active, weights, batch),
+        notes=[*_judged_note(subject), *subject.notes(tensors), *notes(original, subject.graph)],
     )
+
+
+def _judged_note(subject: TrainableModel) -> list[Note]:
+    floats = subject.float_outputs()
+    return [judged_note(floats)] if len(floats) > 1 else []
 
 
 def _tensor(value: ir.Value) -> TensorInfo:
@@ -128,45 +151,39 @@ def _tensor(value: ir.Value) -> TensorInfo:
     )
 
 
-def _blocked(examination: Examination) -> dict[ir.Value, str]:
-    """Parameters from which an obstacle can be reached, each with the first such obstacle."""
-    blocked: dict[ir.Value, str] = {}
-    wrt = set(examination.wrt)
+def _blocked(examination: Examination) -> dict[str, Problem]:
+    """Weights whose gradient would have to pass an obstacle, each with the first such obstacle."""
+    blocked: dict[str, Problem] = {}
+    wrt, active = set(examination.wrt), examination.active
     for problem in examination.problems:
         seen, waiting = set(), deque([*problem.node.inputs, *captured(problem.node)])
         while waiting:
             value = waiting.popleft()
-            if value is None or value in seen:
+            if value is None or value in seen or value not in active:
                 continue
             seen.add(value)
             if value in wrt:
-                who = problem.node.name or problem.node.op_type
-                blocked.setdefault(
-                    value, f"the gradient cannot pass {who!r} ({problem.node.op_type})"
-                )
+                blocked.setdefault(value.name, problem)
             producer = value.producer()
             if producer is not None:
                 waiting.extend([*producer.inputs, *captured(producer)])
     return blocked
 
 
-def _parameters(examination: Examination, blocked: dict[ir.Value, str]) -> list[Parameter]:
-    """Every float tensor that could be a weight, trainable or not, and weights of other types."""
-    rows = []
-    candidates = dict.fromkeys(examination.wrt)
-    candidates.update(dict.fromkeys(v for v in examination.weights if v.dtype in FLOATS))
-    for value in sorted(candidates, key=_first_use(examination.model.graph)):
-        why = blocked.get(value, "")
-        if not why and value not in examination.active:
-            why = _why_not(value, examination)
-        shape = [int(d) for d in value.shape]
-        size = 1
-        for d in shape:
-            size *= d
-        name = value.name or ""
-        rows.append(
-            Parameter(name, _layer(name), value.dtype.name.lower(), shape, size, not why, why)
-        )
+def _parameters(
+    subject: TrainableModel, tensors: list[Tensor], blocked: dict[str, Problem]
+) -> list[Parameter]:
+    """Every float tensor that could be a weight, in the order in which the graph uses them."""
+    values, rows = subject.values(), []
+    kinds = {n: ir.DataType(t.data_type).name.lower() for n, t in subject.source.tensors.items()}
+    for t in sorted(tensors, key=lambda t: _first_use(subject.graph.graph)(values[t.name])):
+        why = t.reason
+        if t.name in blocked:
+            node = blocked[t.name].node
+            why = f"the gradient cannot pass {(node.name or node.op_type)!r} ({node.op_type})"
+        kind, trains = kinds.get(t.name, t.type), t.trained and not why
+        row = [t.name, _layer(t.name), kind, list(t.shape), t.size, t.kind, trains, why]
+        rows.append(Parameter(*row, t.possible and t.name not in blocked))
     return rows
 
 
@@ -177,16 +194,6 @@ def _first_use(graph: ir.Graph) -> Callable[[ir.Value], int]:
     return lambda value: min((order.get(user, last) for user, _ in value.uses()), default=last)
 
 
-def _why_not(value: ir.Value, examination: Examination) -> str:
-    if value in examination.statistics:
-        return "running statistics of BatchNormalization: updated, not trained"
-    if not value.uses():
-        return "nothing uses it"
-    if len(value.shape) == 0:
-        return "a scalar setting"
-    return "no output depends on it in a differentiable way"
-
-
 def _layer(name: str) -> str:
     """What comes before the last part of a name: `encoder.0.weight` → `encoder.0`."""
     for mark in (".", "/", "_"):
@@ -195,17 +202,31 @@ def _layer(name: str) -> str:
     return name
 
 
-def _obstacles(examination: Examination, blocked: dict[ir.Value, str]) -> list[Obstacle]:
-    rows, owners = [], _owners(examination.model.graph)
+def _obstacles(
+    subject: TrainableModel,
+    tensors: list[Tensor],
+    examination: Examination,
+    blocked: dict[str, Problem],
+) -> list[Obstacle]:
+    """Operators without a gradient, and where the ways of weights end that no gradient reaches."""
+    owners, values = _owners(examination.model.graph), subject.values()
+    rows = []
     for problem in examination.problems:
-        node = problem.node
-        operator = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
-        name = node.name or (node.outputs[0].name if node.outputs else operator) or operator
-        here = f"{(node.name or node.op_type)!r}"
-        count = sum(here in reason for reason in blocked.values())
-        path = _path(node, owners)
-        rows.append(Obstacle(name, operator, problem.because, problem.instead, path, count))
+        count = sum(p is problem for p in blocked.values())
+        rows.append(_obstacle(problem, owners, count))
+    idle = [values[t.name] for t in tensors if t.kind == UNREACHED and t.size > 1]
+    owners = _owners(subject.graph.graph)
+    for node, names in dead_ends(idle).items():
+        rows.append(_obstacle(problem_of(node), owners, len(names)))
     return rows
+
+
+def _obstacle(problem: Problem, owners: dict[ir.Graph, ir.Node], count: int) -> Obstacle:
+    node = problem.node
+    operator = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
+    name = node.name or (node.outputs[0].name if node.outputs else operator) or operator
+    path = _path(node, owners)
+    return Obstacle(name, operator, problem.because, problem.instead, path, count)
 
 
 def _owners(graph: ir.Graph) -> dict[ir.Graph, ir.Node]:

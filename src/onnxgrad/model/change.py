@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,13 +22,14 @@ class Draft:
     """The file before it is written: its graph, and the numbers that go into it by tensor name.
 
     `tolerance` is how far the file's outputs may lie from the trained graph's, relative to the
-    largest: a change that rounds (half precision, quantisation) raises it with a reason.
+    largest: a change that rounds (half precision, quantisation) raises it with a reason. `as_run`
+    turns the written file into one that is tried in its place, where no CPU runs the file's type.
     """
 
     proto: onnx.ModelProto
     tensors: dict[str, np.ndarray]
     tolerance: float = 1e-3
-    notes: list[Note] = field(default_factory=list)
+    as_run: Callable[[onnx.ModelProto], onnx.ModelProto] | None = None
 
 
 class Change:

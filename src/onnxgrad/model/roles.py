@@ -17,7 +17,7 @@ from onnxgrad.model import origin, patterns
 from onnxgrad.notes import Note
 
 TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
-WEIGHT = "weight"
+WEIGHT, UNREACHED = "weight", "unreached"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ _SAID = (
     "statistic",
     "setting",
     "constant",
-    "unreached",
+    UNREACHED,
     "frozen",
 )  # every model has such; nobody asks
 
@@ -92,7 +92,7 @@ def float_tensors(model: ir.Model) -> list[ir.Value]:
 def _reached(tensor: Tensor, value: ir.Value, active: bool, model: ir.Model, outputs) -> Tensor:
     """Say of a weight that has no gradient what keeps it from having one."""
     if active or tensor.kind in ("statistic", "setting"):
-        return tensor if active else replace(tensor, possible=False)
+        return replace(tensor, possible=active and tensor.kind != "statistic")
     if not value.uses():
         reason = "nothing uses it"
     else:
@@ -103,7 +103,7 @@ def _reached(tensor: Tensor, value: ir.Value, active: bool, model: ir.Model, out
             if others and not any(_depends(v, value) for v in outputs)
             else "no output depends on it in a differentiable way"
         )
-    kind = tensor.kind if tensor.kind != WEIGHT else "unreached"
+    kind = tensor.kind if tensor.kind != WEIGHT else UNREACHED
     return replace(tensor, kind=kind, reason=tensor.reason or reason, possible=False)
 
 

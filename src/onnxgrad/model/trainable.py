@@ -133,6 +133,16 @@ class TrainableModel:
         return draft
 
 
+def judged_note(floats: list[str]) -> Note:
+    """Say which of several outputs one loss judges."""
+    return Note(
+        "judged",
+        floats[0],
+        f"the loss is of output {floats[0]!r}, the first of {len(floats)}",
+        "give a dict by output name to judge others",
+    )
+
+
 def look_through_identity(graph: ir.Graph) -> None:
     """Let the users of a tensor's Identity read the tensor: statistics are then seen as such."""
     for node in list(graph):

@@ -50,14 +50,15 @@ def export_adapter(
     model = adapters.of_file(source.proto)
     adapters.serving(model, adapter, tensors)
     numbers = adapter.parameters(tensors)
+    draft = Draft(ir.to_proto(model), {})
 
     def check(file: Path, path: Path) -> None:
-        verify(file, setup, evaluation, path, Draft.tolerance, numbers)
+        verify(file, setup, evaluation, path, draft, numbers)
 
     name = base or (str(source.path) if source.path is not None else "")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        notes = export_draft(source, Draft(ir.to_proto(model), {}), folder / MODEL, verify=check)
+        notes = export_draft(source, draft, folder / MODEL, verify=check)
         peft.write(folder, adapter, tensors, name)
         ort_file.write(folder / FILE, numbers)
     except (OSError, FileError) as error:

@@ -36,7 +36,7 @@ def export(
     draft = setup.model.write_back(setup.store.tensors())
 
     def check(file: Path, path: Path) -> None:
-        verify(file, setup, evaluation, path, draft.tolerance)
+        verify(file, setup, evaluation, path, draft)
 
     return export_draft(setup.model.source, draft, path, metadata, check)
 
@@ -167,22 +167,23 @@ def verify(
     setup: Setup,
     evaluation: Evaluation,
     path: Path,
-    tolerance: float,
+    draft: Draft,
     more: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Run the file in a plain session and compare it with the trainer's own prediction.
 
     Constant folding and fused layouts of the plain session round differently, half precision more
-    so: `tolerance` is relative to the largest output. `more` are inputs that are no part of a batch.
+    so: the draft's tolerance is relative to the largest output. `more` are inputs that are no part of a batch.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    model: str | bytes = str(file)
+    if draft.as_run is not None:
+        model = draft.as_run(read_proto(file)).SerializeToString()
     try:
-        session = onnxruntime.InferenceSession(
-            str(file), options, providers=["CPUExecutionProvider"]
-        )
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ExportError(
             f"{path} was not written: a plain onnxruntime session refuses the model: {error}"
@@ -195,7 +196,7 @@ def verify(
     feeds.update(more or {})
     got = dict(zip(setup.outputs, session.run(setup.outputs, feeds), strict=True))
     for name, value in expected.items():
-        if value.dtype.kind == "f" and not _close(value, got[name], tolerance):
+        if value.dtype.kind == "f" and not _close(value, got[name], draft.tolerance):
             worst = float(np.abs(value - got[name]).max())
             raise ExportError(
                 f"{path} was not written: output {name!r} of a plain session differs from the "

@@ -5,6 +5,7 @@ In both, the weights and running statistics are inputs, so that sessions read th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -171,8 +172,20 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     library fuses nodes into that domain, and then looks for its version.
     """
     model.opset_imports.setdefault(DOMAIN, OPSET)
+    _free_names(model.graph)
     ir.external_data.load_to_model(model)
     return ir.to_proto(model)
+
+
+# What onnxruntime's optimiser calls the shapes it adds, and would call them again.
+_TAKEN = re.compile(r"(.*_new_shape|gemm_(input|output)_shape)(_token_\d+)?")
+
+
+def _free_names(graph: ir.Graph) -> None:
+    """Rename constants of a file that the optimiser has seen before: it fails over names of its own."""
+    for name, value in list(graph.initializers.items()):
+        if _TAKEN.fullmatch(name) and not value.is_graph_input() and not value.is_graph_output():
+            value.name = f"given/{name}"
 
 
 def describe_inputs(model: ir.Model) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxgrad.data.arrays import Names
 from onnxgrad.model import parameters, roles
 from onnxgrad.model.modes import KEY, train_batch_norm, train_dropout
-from onnxgrad.model.trainable import TrainableModel
+from onnxgrad.model.trainable import TrainableModel, judged_note
 from onnxgrad.notes import Note
 from onnxgrad.train.foreign_loss import resolve as resolve_loss
 from onnxgrad.train.optimizers import Optimizer, override
@@ -87,14 +87,7 @@ class Setup:
             if not floats:
                 raise ValueError("the model has no float32 or float64 output to train on")
             if len(floats) > 1:
-                self.notes.append(
-                    Note(
-                        "judged",
-                        floats[0],
-                        f"the loss is of output {floats[0]!r}, the first of {len(floats)}",
-                        "give a dict by output name to judge others",
-                    )
-                )
+                self.notes.append(judged_note(floats))
             return {floats[0]: loss}
         scalars = [n for n in floats if values[n].shape is not None and len(values[n].shape) == 0]
         if not scalars:

@@ -1,0 +1,71 @@
+"""Every kind of tensor and note that the code knows is in docs/inspect.md, with a sentence that is really said."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from model import merged_models as models
+from model.test_precision import network
+
+from onnxgrad import inspect
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = " ".join((ROOT / "docs" / "inspect.md").read_text().split())
+MASK = np.triu(np.full((8, 8), -np.inf), 1).astype(np.float32)
+
+
+def restored() -> onnx.ModelProto:
+    nodes = [models.node("Gemm", "x fc.weight", "y", call="fc weight bias")]
+    return models.model(nodes, {"fc.weight": models.normal(4, 3)}, y=("N", 3))
+
+
+def repeated() -> onnx.ModelProto:
+    nodes = [models.node("Concat", "expand x", "c", axis=1), models.node("MatMul", "c w", "y")]
+    tensors = {"expand": np.tile(models.normal(1, 1, 4), (6, 1, 1)), "w": models.normal(4, 2)}
+    infos = {"expand": {models.FOLDED: "['cls', 'val_3']"}}
+    return models.model(nodes, tensors, x=(6, 3, 4), y=(6, 4, 2), infos=infos)
+
+
+def padded() -> onnx.ModelProto:
+    table = models.normal(7, 4)
+    table[2] = 0
+    nodes = [models.node("Gather", "embed.weight x", "e"), models.node("MatMul", "e w", "y")]
+    tensors = {"embed.weight": table, "w": models.normal(4, 2)}
+    return models.model(nodes, tensors, x=("N", 5), y=("N", 5, 2), kind=onnx.TensorProto.INT64)
+
+
+SAID = {
+    "untied": models.torchscript_norms,
+    "tied": models.tied_embedding,
+    "tied, transposed": lambda: models.tied_embedding(True),
+    "restored": restored,
+    "repeated": repeated,
+    "padding": padded,
+    "precision": lambda: network("float16"),
+    "not a weight": lambda: models.beside(MASK),
+}
+
+
+@pytest.mark.parametrize("title", SAID)
+def test_the_sentence_in_the_docs_is_the_one_that_is_said(title):
+    kind = title.split(",")[0]
+    notes = [n for n in inspect(SAID[title]()).notes if n.kind == kind]
+    assert notes
+    assert f"`{kind}`" in PAGE
+    assert str(notes[0]) in PAGE
+
+
+def test_every_kind_and_reason_in_the_code_is_in_the_docs():
+    code = "".join(
+        (ROOT / "src" / "onnxgrad" / f).read_text()
+        for f in ("model/roles.py", "model/patterns.py", "inspection/notes.py", "model/modes.py")
+    )
+    kinds = set(re.findall(r'Note\(\s*"([a-z ]+)"', code))
+    kinds |= set(re.findall(r'return \(?"([a-z]+)", f?"', code))
+    kinds |= set(re.findall(r'^        "([a-z ]+)": _', code, flags=re.M))
+    assert len(kinds) > 15
+    assert [k for k in sorted(kinds) if f"`{k}`" not in PAGE] == []

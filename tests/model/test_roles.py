@@ -1,0 +1,197 @@
+"""What is a weight, and what only looks like one: by use, by the exporter's word and by the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from model import merged_models as models
+
+from onnxgrad import Trainer
+from onnxgrad.model import patterns
+from onnxgrad.model.trainable import TrainableModel
+
+RNG = np.random.default_rng(0)
+POSITION = np.arange(12)[:, None] / 10000 ** (np.arange(0, 8, 2) / 8)
+CELLS = np.stack(np.meshgrid(np.arange(8) + 0.5, np.arange(8) + 0.5)).reshape(2, -1)
+
+
+def mel() -> np.ndarray:
+    """Triangles that overlap, ten of them over 65 frequencies."""
+    peaks, at = np.linspace(0, 64, 12) ** 1.02, np.arange(65)
+    up = (at - peaks[:-2, None]) / np.diff(peaks)[:-1, None]
+    down = (peaks[2:, None] - at) / np.diff(peaks)[1:, None]
+    return np.maximum(0, np.minimum(up, down))
+
+
+FIXED = [
+    ("a causal mask", np.triu(np.full((8, 8), -np.inf), 1), "mask"),
+    ("a mask of large numbers", np.triu(np.full((1, 1, 8, 8), -1e9), 1), "mask"),
+    ("the least number of float", np.triu(np.full((8, 8), -3.4e38), 1), "mask"),
+    ("a triangle of ones", np.tril(np.ones((8, 8))), "mask"),
+    ("positions", np.arange(16.0).reshape(1, 16, 1, 1), "table"),
+    ("evenly spaced", np.linspace(-1, 1, 9), "table"),
+    ("sinusoids", np.concatenate([np.sin(POSITION), np.cos(POSITION)], 1), "table"),
+    (
+        "sinusoids in turn",
+        np.stack([np.sin(POSITION), np.cos(POSITION)], 2).reshape(1, 12, 8),
+        "table",
+    ),
+    ("frequencies of a rotary embedding", 1 / 10000 ** (np.arange(0, 16, 2) / 16), "table"),
+    ("a basis of cosines", np.fft.rfft(np.eye(32)).real, "table"),
+    ("Hann", np.hanning(400), "window"),
+    ("one period of Hann", np.hanning(401)[:-1], "window"),
+    ("Kaiser", np.kaiser(64, 8.0), "window"),
+    ("mel filters", mel(), "filters"),
+    ("cells", CELLS[None], "grid"),
+    ("strides", np.repeat([8.0, 16, 32], [64, 16, 4])[None], "grid"),
+]
+
+LEARNED = [
+    ("normal", RNG.normal(size=(16, 16))),
+    ("a short vector", RNG.normal(size=5)),
+    ("four numbers", RNG.normal(size=4)),
+    ("an identity matrix", np.eye(16)),
+    ("a transform that starts as identity", np.array([1.0, 0, 0, 0, 1, 0])),
+    ("a forget gate's bias of one", np.repeat([0.0, 0, 1, 0], 8)),
+    ("pruned", RNG.normal(size=(16, 16)) * (RNG.random((16, 16)) < 0.2)),
+    ("a price", np.array([2e5])),
+    ("two large biases", np.array([-2e5, 1.5])),
+    ("an embedding with an empty row", np.concatenate([np.zeros((1, 8)), RNG.normal(size=(9, 8))])),
+    ("ones", np.ones(64)),
+    ("positive, half of it", np.where(RNG.random((16, 8)) < 0.5, 0, RNG.random((16, 8)))),
+    ("Sobel", np.array([[1.0, 0, -1], [2, 0, -2], [1, 0, -1]])),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float", "double"])
+@pytest.mark.parametrize(("title", "array", "kind"), FIXED, ids=[f[0] for f in FIXED])
+def test_functions_of_the_index_are_no_weights(title, array, kind, dtype):
+    assert patterns.describe(array.astype(dtype))[0] == kind
+
+
+@pytest.mark.parametrize(("title", "array"), LEARNED, ids=[w[0] for w in LEARNED])
+def test_weights_are(title, array):
+    assert patterns.describe(array.astype(np.float32)) is None
+
+
+def test_rounded_weights_of_a_layer_are_no_grid():
+    rounded = np.round(RNG.normal(size=(32, 32)) * 8) / 8
+    assert patterns.describe(rounded, pointwise=False) is None
+
+
+def test_random_tensors_of_many_shapes_are_weights():
+    for shape in [
+        (4,),
+        (7,),
+        (16,),
+        (4, 4),
+        (1, 8),
+        (2, 3, 4),
+        (8, 1, 3, 3),
+        (64, 16),
+        (5, 1),
+        (300,),
+    ]:
+        for scale in (1e-3, 1.0, 50.0):
+            array = (RNG.normal(size=shape) * scale).astype(np.float32)
+            assert patterns.describe(array) is None, (shape, scale)
+
+
+def tensors(model) -> dict[str, str]:
+    return {t.name: t.kind for t in TrainableModel(model).tensors()}
+
+
+def test_a_mask_is_not_trained_unless_named():
+    mask = np.triu(np.full((8, 8), -np.inf), 1).astype(np.float32)
+    model = models.beside(mask)
+    trainer = Trainer(model, loss="mse")
+    assert list(trainer.get_weights()) == ["w", "v"]
+    (note,) = trainer.notes
+    assert (note.kind, note.subject) == ("not a weight", "table")
+    assert str(note) == (
+        "tensor 'table' is not trained: it holds -inf (mask); --trainable all,table trains it"
+    )
+    named = TrainableModel(model).select(["all", "table"])
+    assert named == ["w", "table", "v"]
+
+
+def test_the_exporter_tells_buffers_from_parameters():
+    """What it says counts more than what the numbers look like."""
+    table = np.arange(8, dtype=np.float32)
+    for kind, expected in (("BUFFER", "buffer"), ("PARAMETER", "weight")):
+        infos = {"table": {models.KIND: kind}}
+        assert tensors(models.beside(table, infos=infos))["table"] == expected
+    random = models.beside(models.normal(8), infos={"table": {models.KIND: "BUFFER"}})
+    assert tensors(random)["table"] == "buffer"
+
+
+def test_what_the_exporter_computed_from_no_parameter_is_constant():
+    infos = {"table": {models.FOLDED: "['val_3', 'zeros']"}}
+    assert tensors(models.beside(models.normal(8), infos=infos))["table"] == "constant"
+    infos = {"table": {models.FOLDED: "['val_3', 'gamma']"}}
+    assert tensors(models.beside(models.normal(8), infos=infos))["table"] == "weight"
+
+
+def test_the_normalisation_of_an_input_is_not_trained():
+    nodes = [
+        models.node("Sub", "x mean", "c"),
+        models.node("Div", "c std", "n"),
+        models.node("Conv", "n w", "y"),
+    ]
+    values = {
+        "mean": np.array([0.485, 0.456, 0.406], np.float32).reshape(1, 3, 1, 1),
+        "std": np.array([0.229, 0.224, 0.225], np.float32).reshape(1, 3, 1, 1),
+        "w": models.normal(2, 3, 3, 3),
+    }
+    model = models.model(nodes, values, x=("N", 3, 8, 8), y=("N", 2, 6, 6))
+    assert tensors(model) == {"mean": "normalisation", "std": "normalisation", "w": "weight"}
+
+
+def test_scales_of_quantisation_are_not_trained():
+    nodes = [
+        models.node("QuantizeLinear", "x scale", "q"),
+        models.node("DequantizeLinear", "q scale", "d"),
+        models.node("MatMul", "d w", "y"),
+    ]
+    values = {"scale": np.array(0.02, np.float32), "w": models.normal(4, 2)}
+    assert tensors(models.model(nodes, values, y=("N", 2)))["scale"] == "quantisation"
+
+
+def test_a_learned_scalar_of_pytorch_is_a_weight_and_a_setting_is_not():
+    nodes = [models.node("Mul", "x logit_scale", "a"), models.node("Mul", "a onnx::Mul_7", "h")]
+    nodes.append(models.node("MatMul", "h w", "y"))
+    one = np.array(1.5, np.float32)
+    values = {"logit_scale": one, "onnx::Mul_7": one, "w": models.normal(4, 2)}
+    found = tensors(models.model(nodes, values, y=("N", 2)))
+    assert found == {"logit_scale": "weight", "onnx::Mul_7": "setting", "w": "weight"}
+    other = tensors(models.model(nodes, values, y=("N", 2), producer="by hand"))
+    assert other["logit_scale"] == "setting"
+
+
+def test_ones_and_zeros_of_a_group_norm_that_was_taken_apart_are_constants():
+    nodes = [models.node("InstanceNormalization", "x val_1 val_2", "n")]
+    nodes.append(models.node("Conv", "n w", "y"))
+    values = {"val_1": models.ones(4), "val_2": models.zeros(4), "w": models.normal(2, 4, 1)}
+    model = models.model(nodes, values, x=("N", 4, 6), y=("N", 2, 6))
+    assert tensors(model) == {"val_1": "constant", "val_2": "constant", "w": "weight"}
+
+
+def test_naming_statistics_says_why_they_cannot_be_trained():
+    subject = TrainableModel(models.torchscript_norms())
+    text = "trainable names 'n1.running_mean', which cannot be trained: running statistics"
+    with pytest.raises(ValueError, match=text):
+        subject.select("n1.running_mean")
+
+
+def test_a_weight_of_another_output_says_which():
+    model = models.model(
+        [models.node("MatMul", "x w", "y")], {"w": models.normal(4, 2)}, y=("N", 2)
+    )
+    model.graph.node.append(models.node("MatMul", "x v", "other"))
+    model.graph.initializer.append(models.numpy_helper.from_array(models.normal(4, 3), "v"))
+    model.graph.output.append(
+        models.helper.make_tensor_value_info("other", models.TensorProto.FLOAT, ("N", 3))
+    )
+    found = {t.name: t for t in TrainableModel(model).tensors()}
+    assert found["v"].reason == "only output 'other' depends on it, and the loss is of 'y'"
+    assert Trainer(model, loss={"other": "mse"}).get_weights().keys() == {"v"}

@@ -1,0 +1,121 @@
+"""`inspect` and Trainer say the same of every model: of the tests, of exporters, of optimisers and quantisers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import small_models
+from model import lora_problems, merged_models, test_precision
+from train import problems
+
+from onnxgrad import Trainer, inspect
+from onnxgrad.errors import GradientError
+
+FOLDER = Path(__file__).resolve().parents[1] / "golden" / "networks"
+EXPORTED = [(p.stem, e) for p in sorted(FOLDER.glob("*.npz")) for e in ("torchscript", "dynamo")]
+
+
+def exported(name: str, exporter: str) -> bytes:
+    with np.load(FOLDER / f"{name}.npz") as golden:
+        return golden[exporter].tobytes()
+
+
+def check_same(model) -> None:
+    """What inspect calls trainable is what "all" trains; where something is in the way, both refuse."""
+    report = inspect(model)
+    names = {p.name for p in report.parameters if p.trainable}
+    blocked = {p.name for p in report.parameters if p.kind == "weight" and not p.trainable}
+    assert not any(o.node.startswith(("grad/", "loss/")) for o in report.obstacles)
+    if blocked:
+        with pytest.raises(GradientError):
+            Trainer(model, loss="mse")
+        assert (
+            not names
+            or set(Trainer(model, loss="mse", trainable=sorted(names)).get_weights()) >= names
+        )
+        return
+    if not names:
+        with pytest.raises(ValueError, match="no weights that its loss depends on"):
+            Trainer(model, loss="mse")
+        return
+    trainer = Trainer(model, loss="mse")
+    statistics = {p.name for p in report.parameters if p.kind == "statistic"}
+    assert set(trainer.get_weights()) - statistics == names
+    assert {str(n) for n in trainer.notes} - set(report.warnings) == set()
+
+
+@pytest.mark.parametrize(("name", "exporter"), EXPORTED, ids=["-".join(e) for e in EXPORTED])
+def test_what_exporters_write(name, exporter):
+    check_same(exported(name, exporter))
+
+
+MODELS = {
+    "mlp": small_models.mlp,
+    "merged by the older exporter": merged_models.torchscript_norms,
+    "merged by the newer exporter": merged_models.dynamo_norms,
+    "tied": merged_models.tied_embedding,
+    "a transpose": lambda: merged_models.tied_embedding(True),
+    "float16": lambda: test_precision.network("float16"),
+    "bfloat16": lambda: test_precision.network("bfloat16"),
+    **{name: lambda make=make: make().model() for name, make in problems.PROBLEMS.items()},
+}
+
+
+@pytest.mark.parametrize("title", MODELS)
+def test_models_of_the_tests(title):
+    check_same(MODELS[title]())
+
+
+@pytest.mark.parametrize("level", ["BASIC", "EXTENDED"])
+@pytest.mark.parametrize("name", ["bert", "resnet", "lstm_tagger", "vit"])
+def test_files_that_the_optimiser_of_onnxruntime_saved(name, level, tmp_path):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = getattr(
+        onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}"
+    )
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    onnxruntime.InferenceSession(exported(name, "dynamo"), options)
+    check_same(tmp_path / "optimised.onnx")
+
+
+def test_a_file_that_was_quantised_dynamically(tmp_path):
+    from onnxruntime.quantization import quantize_dynamic
+
+    onnx.save(problems.PROBLEMS["mlp"]().model(), tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "int.onnx")
+    check_same(tmp_path / "int.onnx")
+
+
+def test_a_shape_beside_the_way_blocks_nothing():
+    """A detector reads the size of its picture: Shape has no gradient, and nobody needs one."""
+    nodes = [
+        merged_models.node("Conv", "x w", "h"),
+        merged_models.node("Shape", "h", "s"),
+        merged_models.node("Cast", "s", "f", to=onnx.TensorProto.FLOAT),
+        merged_models.node("ReduceProd", "f", "area", keepdims=0),
+        merged_models.node("Div", "h area", "y"),
+    ]
+    tensors = {"w": merged_models.normal(2, 3, 3, 3)}
+    model = merged_models.model(nodes, tensors, x=("N", 3, "H", "W"), y=("N", 2, "A", "B"))
+    assert inspect(model).trainable
+    assert inspect(model).obstacles == []
+    check_same(model)
+
+
+@pytest.mark.parametrize("make", [lora_problems.encoder, lora_problems.decoder, lora_problems.cnn])
+def test_models_that_adapters_are_tried_on(make):
+    check_same(make().model())
+
+
+def test_an_operator_without_a_rule_is_refused_by_both():
+    model = small_models.with_node("Bernoulli", "")
+    report = inspect(model)
+    with pytest.raises(GradientError) as error:
+        Trainer(model, loss="mse")
+    assert [o.operator for o in report.obstacles] == ["Bernoulli"]
+    assert report.obstacles[0].because in str(error.value)

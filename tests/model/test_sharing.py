@@ -1,0 +1,183 @@
+"""Tensors that an exporter merged part again; those that were one parameter stay one."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from model import merged_models as models
+from onnx import numpy_helper
+
+from onnxgrad import Trainer
+from onnxgrad.model.trainable import TrainableModel
+
+
+def trained(model, **options) -> Trainer:
+    """A trainer after three steps on random data."""
+    trainer = Trainer(model, loss="mse", optimizer="sgd", lr=0.1, **options)
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        x = rng.normal(size=(8, 4)).astype(np.float32)
+        trainer.step(x, rng.normal(size=trainer.predict(x).shape).astype(np.float32))
+    return trainer
+
+
+def kinds(model, **options) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    subject = TrainableModel(model, **options)
+    for note in subject.notes(subject.tensors()):
+        found.setdefault(note.kind, []).append(note.subject)
+    return found
+
+
+def test_statistics_are_seen_behind_the_identities_of_the_older_exporter():
+    trainer = trained(models.torchscript_norms())
+    weights = trainer.get_weights()
+    assert {"n1.running_mean", "n1.running_var", "n2.running_mean", "n2.running_var"} <= set(
+        weights
+    )
+    assert not np.allclose(weights["n1.weight"], weights["n2.weight"])
+    assert np.abs(weights["n1.running_mean"]).max() > 0
+    assert kinds(models.torchscript_norms()) == {"untied": ["n1.weight", "n1.bias"]}
+
+
+def test_the_written_file_has_the_new_tensors_and_runs_anywhere(tmp_path):
+    trainer = trained(models.torchscript_norms())
+    trainer.save(tmp_path / "tuned.onnx")
+    written = onnx.load(tmp_path / "tuned.onnx")
+    tensors = {t.name: numpy_helper.to_array(t) for t in written.graph.initializer}
+    for name, array in trainer.get_weights().items():
+        np.testing.assert_array_equal(tensors[name], array)
+    assert not any(n.op_type == "Identity" for n in written.graph.node)
+    x = np.random.default_rng(2).normal(size=(5, 4)).astype(np.float32)
+    session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx")
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], trainer.predict(x), atol=1e-5)
+    again = TrainableModel(tmp_path / "tuned.onnx")  # nothing is left to part
+    assert again.select("all") == [n for n in trainer.get_weights() if "running" not in n]
+
+
+def test_the_newer_exporter_names_the_parameters_in_the_call():
+    subject = TrainableModel(models.dynamo_norms())
+    assert subject.select("all") == ["a.weight", "a.bias", "w", "b.1.weight", "b.1.bias"]
+
+
+def test_one_module_that_is_called_twice_is_one_parameter():
+    model = models.dynamo_norms()
+    for entry in model.graph.node[2].metadata_props:
+        entry.value = model.graph.node[0].metadata_props[0].value.replace("%y", "%z")
+    assert TrainableModel(model).select("all") == ["a.weight", "a.bias", "w"]
+    assert kinds(model) == {"tied": ["a.weight", "a.bias"]}
+
+
+def test_without_any_trace_every_use_has_its_own_copy():
+    """A simplifier has removed Identity nodes and notes; names say which module a node is of."""
+    model = models.dynamo_norms()
+    for node, name in zip(model.graph.node, ("", "", "/b/b.1/LayerNormalization"), strict=True):
+        del node.metadata_props[:]
+        node.name = name
+    assert "b.1.weight" in TrainableModel(model).select("all")
+
+
+@pytest.mark.parametrize("pattern", ["all", "n1.weight,n1.bias", "n2.*,n1.bias"])
+def test_tie_keeps_a_tensor_one(pattern):
+    subject = TrainableModel(models.torchscript_norms(), tie=pattern)
+    assert "n2.weight" not in subject.select("all")
+    trainer = Trainer(models.torchscript_norms(), loss="mse", tie="all")
+    assert [n.kind for n in trainer.notes if n.kind == "untied"] == []
+
+
+def test_a_tie_that_means_nothing_is_refused():
+    with pytest.raises(ValueError, match="tie names 'w1', which is no shared tensor of the model"):
+        TrainableModel(models.torchscript_norms(), tie="w1")
+    with pytest.raises(ValueError, match="untie names 'nothing', which is no shared tensor"):
+        TrainableModel(models.torchscript_norms(), untie="nothing")
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["one tensor", "the transpose"])
+def test_embedding_and_head_stay_one(transposed, tmp_path):
+    model = models.tied_embedding(transposed)
+    trainer = Trainer(model, loss="mse", optimizer="sgd", lr=0.5)
+    rng = np.random.default_rng(3)
+    ids = rng.integers(0, 7, (6, 5))
+    trainer.step(ids, rng.normal(size=(6, 5, 7)).astype(np.float32))
+    assert list(trainer.get_weights()) == ["embed.weight"]
+    trainer.save(tmp_path / "tuned.onnx")
+    tensors = {
+        t.name: numpy_helper.to_array(t)
+        for t in onnx.load(tmp_path / "tuned.onnx").graph.initializer
+    }
+    if transposed:
+        np.testing.assert_array_equal(tensors["onnx::MatMul_9"], tensors["embed.weight"].T)
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["one tensor", "the transpose"])
+def test_untie_parts_embedding_and_head(transposed):
+    name = "onnx::MatMul_9" if transposed else "embed.weight"
+    subject = TrainableModel(models.tied_embedding(transposed), untie=name)
+    assert len(subject.select("all")) == 2
+
+
+def test_copies_of_one_layer_part_though_their_elements_differ():
+    """`nn.TransformerEncoder` copies its layer: equal tensors that were never one parameter."""
+    nodes = [
+        models.node("Identity", "layers.0.weight", "layers.1.weight", "Identity_0"),
+        models.node("Gemm", "x layers.0.weight", "a", "/layers.0/Gemm"),
+        models.node("Gemm", "a layers.1.weight", "y", "/layers.1/Gemm"),
+    ]
+    model = models.model(nodes, {"layers.0.weight": models.normal(4, 4)}, y=("N", 4))
+    assert TrainableModel(model).select("all") == ["layers.0.weight", "layers.1.weight"]
+    assert TrainableModel(model, tie="all").select("all") == ["layers.0.weight"]
+
+
+def test_a_single_number_that_is_used_twice_was_not_merged():
+    nodes = [models.node("Mul", "x gain", "a"), models.node("Mul", "a gain", "y")]
+    model = models.model(nodes, {"gain": models.ones(1)}, y=("N", 4))
+    assert TrainableModel(model).select("all") == ["gain"]
+
+
+def test_a_bias_that_the_exporter_dropped_is_back(tmp_path):
+    nodes = [models.node("Gemm", "x fc.weight", "y", call="fc weight bias")]
+    model = models.model(nodes, {"fc.weight": models.normal(4, 3)}, y=("N", 3))
+    trainer = trained(model)
+    assert np.abs(trainer.get_weights()["fc.bias"]).max() > 0
+    trainer.save(tmp_path / "tuned.onnx")
+    assert list(onnx.load(tmp_path / "tuned.onnx").graph.node[0].input) == [
+        "x",
+        "fc.weight",
+        "fc.bias",
+    ]
+    assert kinds(model) == {"restored": ["fc.bias"]}
+
+
+def test_a_row_that_was_expanded_to_the_batch_trains_as_one(tmp_path):
+    token = np.tile(models.normal(1, 1, 4), (6, 1, 1))
+    nodes = [models.node("Concat", "expand x", "c", axis=1), models.node("MatMul", "c w", "y")]
+    tensors = {"expand": token, "w": models.normal(4, 2)}
+    infos = {"expand": {models.FOLDED: "['cls', 'val_3']"}}
+    model = models.model(nodes, tensors, x=(6, 3, 4), y=(6, 4, 2), infos=infos)
+    trainer = Trainer(model, loss="mse", optimizer="sgd", lr=0.1)
+    rng = np.random.default_rng(4)
+    trainer.step(*(rng.normal(size=s).astype(np.float32) for s in ((6, 3, 4), (6, 4, 2))))
+    assert trainer.get_weights()["expand"].shape == (1, 1, 4)
+    trainer.save(tmp_path / "tuned.onnx")
+    written = {
+        t.name: numpy_helper.to_array(t)
+        for t in onnx.load(tmp_path / "tuned.onnx").graph.initializer
+    }
+    assert written["expand"].shape == (6, 1, 4)
+    np.testing.assert_array_equal(written["expand"][0], written["expand"][5])
+    assert not np.allclose(written["expand"], token)
+
+
+def test_the_row_of_padding_stays_zero():
+    table = models.normal(7, 4)
+    table[2] = 0
+    nodes = [models.node("Gather", "embed.weight x", "e"), models.node("MatMul", "e w", "y")]
+    tensors = {"embed.weight": table, "w": models.normal(4, 2)}
+    model = models.model(nodes, tensors, x=("N", 5), y=("N", 5, 2), kind=onnx.TensorProto.INT64)
+    trainer = Trainer(model, loss="mse", optimizer="adam", lr=0.1)
+    ids = np.random.default_rng(5).integers(0, 7, (6, 5))
+    trainer.step(ids, np.ones((6, 5, 2), np.float32))
+    assert not trainer.get_weights()["embed.weight"][2].any()
+    assert np.abs(trainer.get_weights()["embed.weight"] - table).max() > 0.05
