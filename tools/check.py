@@ -92,6 +92,8 @@ def properties() -> bool:
 def live() -> bool:
     packages = [
         "torch==2.13.0",
+        "onnxscript",
+        "transformers",
         "numpy",
         "onnx",
         "onnx-ir",

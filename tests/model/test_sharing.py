@@ -170,6 +170,14 @@ def test_a_row_that_was_expanded_to_the_batch_trains_as_one(tmp_path):
     assert not np.allclose(written["expand"], token)
 
 
+def test_as_many_channels_as_rows_are_no_batch():
+    """The scale of a GroupNorm, [6, 1, 1], beside a batch of six pictures."""
+    nodes = [models.node("Conv", "x w", "h"), models.node("Mul", "h onnx::Mul_3", "y")]
+    tensors = {"w": models.normal(6, 3, 3, 3), "onnx::Mul_3": models.ones(6, 1, 1)}
+    model = models.model(nodes, tensors, x=(6, 3, 8, 8), y=(6, 6, 6, 6))
+    assert kinds(model) == {}
+
+
 def test_the_row_of_padding_stays_zero():
     table = models.normal(7, 4)
     table[2] = 0

@@ -43,7 +43,7 @@ class Repeat(Change):
             users = {node.op_type for node, _ in value.uses()}
             if not users or not users <= _READERS or not _computed(value):
                 continue
-            axes = _axes(tensor.numpy(), batch)
+            axes = _axes(tensor.numpy(), batch if _begins_with_batch(value) else 0)
             if axes:
                 self.found.append(Repeated(value.name, tuple(tensor.shape), axes))
                 _shrink(model, value, axes)
@@ -75,6 +75,12 @@ def _fixed_batch(model: ir.Model) -> int:
     sizes = {v.shape[0] for v in model.graph.inputs if v.shape is not None and len(v.shape)}
     size = sizes.pop() if len(sizes) == 1 else None
     return size if isinstance(size, int) else 0
+
+
+def _begins_with_batch(value: ir.Value) -> bool:
+    """Its first axis is the first of every result: eight channels of eight rows are no batch."""
+    results = [node.outputs[0].shape for node, _ in value.uses()]
+    return all(shape is not None and len(shape) == len(value.shape) for shape in results)
 
 
 def _axes(array: np.ndarray, batch: int) -> tuple[int, ...]:
