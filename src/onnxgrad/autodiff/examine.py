@@ -28,7 +28,7 @@ def examine(
     model: Any, outputs: Iterable[str], wrt: Iterable[str], *, ops: str = "fused"
 ) -> Examination:
     """Plan the gradient of `outputs` by `wrt`, and try every rule on a copy, without refusing anything."""
-    request = _Request(model, outputs, wrt, ops, "initializers", seed=None)
+    request = _Request(model, outputs, wrt, ops, "initializers", patterns=True, seed=None)
     plan, values = request._plan()
     found = Examination(request.model, values, plan.active, list(plan.problems))
     found.problems += _refusals_of_rules(request, plan, values, {p.node for p in plan.problems})
