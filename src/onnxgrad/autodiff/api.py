@@ -11,7 +11,9 @@ from onnxgrad.autodiff import rules as _rules  # noqa: F401  (fills the registry
 from onnxgrad.autodiff.backward import Walk
 from onnxgrad.autodiff.inline import inline
 from onnxgrad.autodiff.plan import is_float, make_plan, refuse
+from onnxgrad.autodiff.untrainable import why_no_weights
 from onnxgrad.contracts import DOMAIN, OPSET
+from onnxgrad.errors import GradientError
 from onnxgrad.graph import Builder, finish, load, make_input
 from onnxgrad.graph.nodes import values_of
 from onnxgrad.graph.patterns import see_patterns
@@ -102,6 +104,9 @@ class _Request:
         op = Builder(self.model, wrt)
         walk = Walk(op, plan, self.ops)
         cotangents = self._seed(op, walk)
+        why = why_no_weights(self.model) if self.wrt is None and not wrt else ""
+        if why:
+            raise GradientError(f"the model has no weights that {of} depends on{why}")
         walk.run()
         refuse(plan, of)
         gradients = self._gradients(op, walk, wrt)

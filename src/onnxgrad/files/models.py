@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from onnxgrad.errors import FileError, ModelError
 from onnxgrad.files import external, limits, tensors
+from onnxgrad.files.maps import without_maps
 from onnxgrad.files.paths import printable, read_bytes, regular_file
 
 LARGEST = 1 << 31  # bytes: a protobuf message ends there
@@ -57,7 +58,9 @@ def read_ir(model: Any) -> ir.Model:
 def to_ir(proto: onnx.ModelProto, model: Any) -> ir.Model:
     """`proto`, which is what `model` holds, in onnx-ir's form."""
     try:
-        made = ir.from_proto(proto)
+        made = ir.from_proto(without_maps(proto))
+    except ModelError as error:
+        raise ModelError(f"{name_of(model)}: {error}") from error
     except Exception as error:  # onnx-ir has no class for it: KeyError, TypeError, SerdeError
         raise ModelError(f"{_holder(model)} malformed: {root(error)}") from error
     external.bind(made, external.Folder(Path(model) if is_path(model) else None))

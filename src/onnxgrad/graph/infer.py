@@ -10,19 +10,14 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.contracts import DOMAIN, contracts
-from onnxgrad.graph import symbols
-from onnxgrad.graph.symbols import Dims
+from onnxgrad.graph import contrib, symbols
+from onnxgrad.graph.symbols import Dims, Result
+from onnxgrad.graph.symbols import dims_of as dims
+
+__all__ = ["Dims", "dims", "is_static", "results", "tell"]
 
 _SMALL = 4096  # elements of an integer constant: enough for any shape
-_Result = tuple[ir.DataType | None, Dims | None]
-
-
-def dims(value: ir.Value) -> Dims | None:
-    """Return the shape of a value as a tuple of int, str and None; None for unknown rank."""
-    shape = value.shape
-    if shape is None:
-        return None
-    return tuple(d if isinstance(d, int) else d.value for d in shape)
+NEWEST = 1 << 20  # an opset above every one that there is
 
 
 def is_static(shape: Dims | None) -> bool:
@@ -41,10 +36,12 @@ def tell(node: ir.Node, opset: int) -> bool:
     return news
 
 
-def results(node: ir.Node, opset: int) -> list[_Result]:
+def results(node: ir.Node, opset: int) -> list[Result]:
     """Return (dtype, shape) of every output of a node; `opset` is that of the node's domain."""
     if node.domain == DOMAIN and node.op_type in contracts():
         return symbols.results(contracts()[node.op_type], node.inputs)
+    if contrib.is_known(node):
+        return contrib.results(node, lambda standard: results(standard, NEWEST))
     if not onnx.defs.has(node.op_type, domain=node.domain, max_inclusive_version=opset):
         return [(None, None)] * len(node.outputs)
     schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=opset, domain=node.domain)
@@ -55,15 +52,16 @@ def results(node: ir.Node, opset: int) -> list[_Result]:
     ]
 
 
-def _inferred(schema: onnx.defs.OpSchema, node: ir.Node, opset: int) -> list[_Result]:
+def _inferred(schema: onnx.defs.OpSchema, node: ir.Node, opset: int) -> list[Result]:
     """What ONNX's own inference says; nothing where it refuses, since it never needs to be known."""
-    unknown: list[_Result] = [(None, None)] * len(node.outputs)
+    unknown: list[Result] = [(None, None)] * len(node.outputs)
     kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
     if any(a.type in kinds for a in node.attributes.values()):
         return unknown  # bodies are inferred with their model
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     proto.input.extend("" if v is None else f"i{i}" for i, v in enumerate(node.inputs))
-    proto.output.extend(f"o{i}" if v.name else "" for i, v in enumerate(node.outputs))
+    # an output that a node leaves out has the name ""; one that has no name yet has None
+    proto.output.extend("" if v.name == "" else f"o{i}" for i, v in enumerate(node.outputs))
     given = {f"i{i}": v for i, v in enumerate(node.inputs) if v is not None}
     types = {name: _type(v) for name, v in given.items() if v.type is not None}
     data = {name: _data(v) for name, v in given.items() if _is_small(v)}
@@ -96,7 +94,7 @@ def _data(value: ir.Value) -> onnx.TensorProto:
     return onnx.numpy_helper.from_array(value.const_value.numpy())
 
 
-def _result(proto: onnx.TypeProto | None) -> _Result:
+def _result(proto: onnx.TypeProto | None) -> Result:
     if proto is None or not proto.HasField("tensor_type"):
         return None, None
     tensor = proto.tensor_type

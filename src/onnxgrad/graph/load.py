@@ -129,7 +129,8 @@ def _complete(model: ir.Model, graph: ir.Graph) -> bool:
     """Add what ONNX leaves open and we can tell, such as the rank of a convolution."""
     found = False
     for node in graph:
-        if node.outputs and node.outputs[0].shape is None:
+        first = node.outputs[0] if node.outputs else None
+        if first is not None and (first.shape is None or first.dtype is None):
             found |= shapes.tell(node, model.opset_imports.get(node.domain, 1))
     return found
 

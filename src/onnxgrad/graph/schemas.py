@@ -15,8 +15,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from onnxgrad.contracts import DOMAIN, Contract, contracts
-
-NEWEST = 1 << 20  # an opset above every one that there is
+from onnxgrad.graph.infer import NEWEST
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -17,30 +17,34 @@ from onnxgrad.contracts import Contract, Tensor
 
 Dim = int | str | None
 Dims = tuple[Dim, ...]
+Result = tuple[ir.DataType | None, Dims | None]
 
 _AXIS = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)(\.\.\.)?|(\d+)")
 _CONFLICT = object()
 
 
-def results(
-    contract: Contract, inputs: Sequence[ir.Value | None]
-) -> list[tuple[ir.DataType | None, Dims | None]]:
+def results(contract: Contract, inputs: Sequence[ir.Value | None]) -> list[Result]:
     """Return (dtype, shape) of every output, each None as far as the inputs do not tell it.
 
     A gradient that takes the shape of what it is the gradient of as an input has that shape.
     """
-    symbols, types = _Symbols(), {}
-    wanted: Dims | None = None
-    for spec, value in zip(contract.inputs, inputs, strict=False):
-        if value is None:
-            continue
+    given = [(t, v) for t, v in zip(contract.inputs, inputs, strict=False) if v is not None]
+    types: dict[str, ir.DataType] = {}
+    for spec, value in given:
         if value.dtype is not None:
             types.setdefault(spec.type, value.dtype)
-        if value.shape is not None:
-            symbols.bind(axes(spec.dims), _dims(value))
-        if spec.name == "shape":
-            wanted = _held(value)
+    symbols = bound((axes(spec.dims), dims_of(value)) for spec, value in given)
+    wanted = next((_held(value) for spec, value in given if spec.name == "shape"), None)
     return [_result(spec, symbols, types, wanted) for spec in contract.outputs]
+
+
+def bound(pairs: Iterable[tuple[Sequence[tuple[int, str, bool]], Dims | None]]) -> _Symbols:
+    """Return what symbols stand for in pairs of a contract's axes and a shape, None if unknown."""
+    symbols = _Symbols()
+    for spec, shape in pairs:
+        if shape is not None:
+            symbols.bind(spec, shape)
+    return symbols
 
 
 def _result(spec: Tensor, symbols: _Symbols, types: dict[str, ir.DataType], wanted: Dims | None):
@@ -138,7 +142,10 @@ def _divided(dim: Dim, factor: int) -> Dim:
     return dim // factor if isinstance(dim, int) and dim % factor == 0 else None
 
 
-def _dims(value: ir.Value) -> Dims:
+def dims_of(value: ir.Value | None) -> Dims | None:
+    """Return the shape of a value as a tuple of int, str and None; None for unknown rank."""
+    if value is None or value.shape is None:
+        return None
     return tuple(d if isinstance(d, int) else d.value for d in value.shape)
 
 

@@ -83,7 +83,9 @@ def estimate(model: ir.Model, active: set[ir.Value], trainable: list[ir.Value], 
 
 
 def _width(value: ir.Value) -> int:
-    return max(1, int(value.dtype.itemsize)) if value.dtype is not None else 4
+    if value.dtype is None or value.dtype == ir.DataType.STRING:
+        return 4  # a string has no size of its own; labels are short
+    return max(1, int(value.dtype.itemsize))
 
 
 def _flops(node: ir.Node, sizes: _Sizes) -> int | None:

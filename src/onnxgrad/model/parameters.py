@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
+from onnxgrad.autodiff.untrainable import why_no_weights
 from onnxgrad.model.roles import Tensor
 
 
 def select(wanted: str | Iterable[str], model: ir.Model, found: list[Tensor]) -> list[str]:
     """Return the names that `trainable` means, in the order of `found`; see TrainableModel.select."""
     if not any(t.trained for t in found):
-        raise ValueError("the model has no weights that its loss depends on" + _reasons(found))
+        why = why_no_weights(model) or _reasons(found)
+        raise ValueError(f"the model has no weights that its loss depends on{why}")
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     chosen: set[str] = set()
     for pattern in wanted:

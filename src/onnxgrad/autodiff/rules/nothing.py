@@ -53,3 +53,17 @@ unsupported(
     because="computes on quantised integers",
     instead="train the float model, or one with QuantizeLinear and DequantizeLinear pairs",
 )  # fmt: skip
+unsupported(
+    "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
+    domain="ai.onnx.ml",
+    because="is an ensemble of decision trees, constant between its thresholds: no gradient can train it",
+    instead="fit it anew with the library that made it (scikit-learn, LightGBM, XGBoost), or train what follows it",
+)  # fmt: skip
+unsupported(
+    "Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "ReorderInput", "ReorderOutput",
+    "Upsample",
+    domain="com.microsoft.nchwc",
+    because="has its numbers in the order of one machine's registers, as onnxruntime's highest level of "
+    "optimisation writes them",
+    instead="train the original model, or save the optimised one at the level ORT_ENABLE_EXTENDED",
+)  # fmt: skip

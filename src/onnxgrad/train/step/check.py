@@ -60,7 +60,7 @@ class Checker:
             array = _converted(np.asarray(batch.arrays[name]), e)
             _check_shape(array, e, sizes)
             _check_values(array, e, batch)
-            ready[name] = np.ascontiguousarray(array)
+            ready[name] = np.asarray(array, order="C")  # ascontiguousarray gives a scalar an axis
         return ready
 
     def _check_names(self, arrays: Mapping[str, object], optional: set[str]) -> None:

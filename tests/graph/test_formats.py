@@ -1,0 +1,187 @@
+"""Files as people have them: what exporters, optimisers and converters write, trained and written back."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import onnxgrad
+from onnxgrad.errors import GradientError, ModelError, OnnxGradError
+
+CPU = ["CPUExecutionProvider"]
+
+
+def normal(*shape, seed=0):
+    return (np.random.default_rng([seed, *shape]).standard_normal(shape) * 0.5).astype("f4")
+
+
+def model(text, opset=17, domains=(), **tensors):
+    """Parse a graph; keywords are its initializers."""
+    imports = ", ".join(f'"{d}": {v}' for d, v in (("", opset), *domains))
+    made = parser.parse_model(f"<ir_version: 8, opset_import: [{imports}]> {text}")
+    made.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(v), k) for k, v in tensors.items()
+    )
+    return made
+
+
+def run(made, feed):
+    data = made if isinstance(made, str) else made.SerializeToString()
+    return onnxruntime.InferenceSession(data, providers=CPU).run(None, feed)
+
+
+def train(made, feed, path, output="y", steps=3):
+    """Train on one batch towards zero, write the model; return the losses and the written file."""
+    trainer = onnxgrad.Trainer(made, loss={output: "mse"}, optimizer="sgd", lr=0.05)
+    names = [v.name for v in made.graph.output]
+    target = np.zeros_like(run(made, feed)[names.index(output)])
+    batch = {**feed, trainer.target_names[0]: target}
+    losses = [trainer.step(batch)["loss"] for _ in range(steps)]
+    trainer.save(path)
+    return losses, onnx.load(path)
+
+
+def test_a_scalar_input(tmp_path):
+    made = model(
+        """g (float[N,4] x, int64 rate) => (float[N,3] y)
+           { a = MatMul(x, w) c = Equal(rate, k) d = Cast<to=1>(c) b = Add(a, d) y = Tanh(b) }""",
+        w=normal(4, 3), k=np.int64(16000),
+    )  # fmt: skip
+    feed = {"x": normal(5, 4), "rate": np.array(16000)}
+    losses, written = train(made, feed, tmp_path / "tuned.onnx")
+    assert losses[-1] < losses[0]
+    assert np.isfinite(run(written, feed)[0]).all()
+
+
+# ---- onnxruntime's optimiser leaves no record of what lies between fused nodes
+
+FUSED = {
+    "FusedConv": (
+        """g (float[N,3,8,8] x) => (float[N,2] y) { c = com.microsoft.FusedConv<activation="Relu">(x, w, b)
+           p = GlobalAveragePool(c) q = Flatten(p) y = MatMul(q, v) }""",
+        {"w": normal(4, 3, 3, 3), "b": normal(4), "v": normal(4, 2)}, (5, 3, 8, 8)),
+    "FusedGemm": (
+        """g (float[N,3] x) => (float[N,2] y) { c = com.microsoft.FusedGemm<activation="Relu">(x, w, b)
+           y = MatMul(c, v) }""", {"w": normal(3, 4), "b": normal(4), "v": normal(4, 2)}, (5, 3)),
+    "FusedMatMul": (
+        """g (float[N,4,3] x) => (float[N,3,2] y) { c = com.microsoft.FusedMatMul<transA=1>(x, w)
+           y = MatMul(c, v) }""", {"w": normal(4, 6), "v": normal(6, 2)}, (5, 4, 3)),
+    "BiasGelu": (
+        """g (float[N,4,3] x) => (float[N,4,2] y) { a = MatMul(x, w) c = com.microsoft.BiasGelu(a, b)
+           y = MatMul(c, v) }""", {"w": normal(3, 6), "b": normal(6), "v": normal(6, 2)}, (5, 4, 3)),
+    "SkipLayerNormalization": (
+        """g (float[N,4,3] x) => (float[N,4,2] y)
+           { a = MatMul(x, w) c, m, r, s = com.microsoft.SkipLayerNormalization<epsilon=0.001>(a, x, g, b)
+             z = Add(c, s) y = MatMul(z, v) }""",
+        {"w": normal(3, 3), "g": normal(3), "b": normal(3), "v": normal(3, 2)}, (5, 4, 3)),
+    "Attention": (
+        """g (float[N,4,6] x) => (float[N,4,2] y) { c = com.microsoft.Attention<num_heads=2>(x, w, b)
+           y = MatMul(c, v) }""", {"w": normal(6, 18), "b": normal(18), "v": normal(6, 2)}, (5, 4, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_contrib_operators_without_a_record_of_their_shapes(name, tmp_path):
+    text, tensors, shape = FUSED[name]
+    made = model(text, domains=[("com.microsoft", 1)], **tensors)
+    losses, _ = train(made, {"x": normal(*shape)}, tmp_path / "tuned.onnx")
+    assert losses[-1] < losses[0]
+
+
+def test_the_layout_of_one_machine_is_refused_with_a_way_out():
+    text = "g (float[1,16,4,4] x) => (float[1,16,4,4] y) { y = com.microsoft.nchwc.Conv(x, w) }"
+    made = model(text, domains=[("com.microsoft.nchwc", 1)], w=normal(16, 16, 1, 1))
+    with pytest.raises(
+        GradientError, match="save the optimised one at the level ORT_ENABLE_EXTENDED"
+    ):
+        onnxgrad.vjp(made)
+
+
+# ---- scikit-learn: maps, strings, trees
+
+
+def with_zipmap(labels="strings"):
+    """A small classifier as skl2onnx writes it: labels that are strings, probabilities in a list of maps."""
+    made = model(
+        """g (float[N,4] X) => (string[N] output_label, float[N,3] output_probability)
+           { s = ai.onnx.ml.Scaler<offset=[0.1,0.2,0.3,0.4], scale=[1.0,2.0,3.0,4.0]>(X)
+             a = MatMul(s, coefficient) b = Add(a, intercepts) p = Softmax(b)
+             i = ArgMax<axis=1,keepdims=0>(p) l = ai.onnx.ml.ArrayFeatureExtractor(classes, i)
+             output_label = Reshape(l, minus) output_probability = ai.onnx.ml.ZipMap(p) }""",
+        domains=[("ai.onnx.ml", 1)], coefficient=normal(4, 3), intercepts=normal(3), minus=np.array([-1]),
+    )  # fmt: skip
+    made.graph.initializer.append(
+        helper.make_tensor("classes", TensorProto.STRING, [3], [b"a", b"b", b"c"])
+    )
+    zipmap = made.graph.node[-1]
+    zipmap.attribute.append(helper.make_attribute("classlabels_strings", ["a", "b", "c"]))
+    output = made.graph.output[1].type
+    output.Clear()
+    held = output.sequence_type.elem_type.map_type
+    held.key_type = TensorProto.STRING
+    held.value_type.tensor_type.elem_type = TensorProto.FLOAT
+    return made
+
+
+def test_a_classifier_of_scikit_learn_trains_and_keeps_its_maps(tmp_path):
+    made, x = with_zipmap(), normal(6, 4)
+    trainer = onnxgrad.Trainer(made, loss={"output_probability": "mse"}, optimizer="sgd", lr=0.1)
+    target = np.eye(3, dtype="f4")[[0, 1, 2, 0, 1, 2]]
+    losses = [trainer.step(x, target)["loss"] for _ in range(4)]
+    assert losses[-1] < losses[0]
+    trainer.save(tmp_path / "tuned.onnx")
+    label, probability = run(str(tmp_path / "tuned.onnx"), {"X": x})
+    assert set(label) <= {"a", "b", "c"}
+    assert set(probability[0]) == {"a", "b", "c"}
+    assert trainer.predict(x)["output_probability"][0, 0] == pytest.approx(probability[0]["a"])
+    assert onnxgrad.inspect(made) is not None
+
+
+def test_a_map_that_is_an_input_is_refused_in_a_sentence():
+    made = with_zipmap()
+    made.graph.input[0].type.CopyFrom(made.graph.output[1].type.sequence_type.elem_type)
+    with pytest.raises(ModelError, match="input 'X' is a map, and only tensors can be trained on"):
+        onnxgrad.vjp(made)
+
+
+def trees():
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1,
+        nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2], nodes_featureids=[0, 0, 0],
+        nodes_values=[0.5, 0.0, 0.0], nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
+        target_ids=[0, 0], target_nodeids=[1, 2], target_treeids=[0, 0], target_weights=[1.0, 2.0],
+    )  # fmt: skip
+    made = model(
+        "g (float[N,3] x) => (float[N,1] y) { y = Identity(x) }", domains=[("ai.onnx.ml", 1)]
+    )
+    made.graph.node[0].CopyFrom(node)
+    return made
+
+
+@pytest.mark.parametrize("what", [onnxgrad.vjp, lambda m: onnxgrad.Trainer(m, loss="mse")])
+def test_trees_cannot_be_trained_and_the_sentence_says_what_to_do(what):
+    with pytest.raises((OnnxGradError, ValueError)) as error:
+        what(trees())
+    assert (
+        "it is made of decision trees (TreeEnsembleRegressor), which no gradient can train"
+        in str(error.value)
+    )
+    assert "scikit-learn" in str(error.value)
+
+
+def test_weights_in_front_of_trees_are_refused_by_the_tree():
+    made = trees()
+    made.graph.node.insert(0, helper.make_node("MatMul", ["x", "w"], ["z"]))
+    made.graph.node[1].input[0] = "z"
+    made.graph.initializer.append(numpy_helper.from_array(normal(3, 3), "w"))
+    with pytest.raises(GradientError, match="is an ensemble of decision trees"):
+        onnxgrad.vjp(made)
+
+
+def test_numbers_in_attributes_are_said_to_be_no_weights():
+    text = """g (float[N,2] x) => (float[N,1] y)
+              { y = ai.onnx.ml.LinearRegressor<coefficients=[1.0,2.0], intercepts=[0.5]>(x) }"""
+    with pytest.raises(GradientError, match="its numbers are attributes of LinearRegressor"):
+        onnxgrad.vjp(model(text, domains=[("ai.onnx.ml", 1)]))
