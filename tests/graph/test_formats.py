@@ -185,3 +185,44 @@ def test_numbers_in_attributes_are_said_to_be_no_weights():
               { y = ai.onnx.ml.LinearRegressor<coefficients=[1.0,2.0], intercepts=[0.5]>(x) }"""
     with pytest.raises(GradientError, match="its numbers are attributes of LinearRegressor"):
         onnxgrad.vjp(model(text, domains=[("ai.onnx.ml", 1)]))
+
+
+# ---- bodies
+
+
+def branches(first="w", second="w"):
+    """Two branches with weights of their own, by one name or by two."""
+
+    def branch(name, op_type, seed):
+        nodes = [
+            helper.make_node("MatMul", ["x", name], ["m"]),
+            helper.make_node(op_type, ["m"], ["r"]),
+        ]
+        result = helper.make_tensor_value_info("r", TensorProto.FLOAT, ["N", 3])
+        weight = numpy_helper.from_array(normal(4, 3, seed=seed), name)
+        return helper.make_graph(nodes, op_type, [], [result], [weight])
+
+    bodies = {"then_branch": branch(first, "Tanh", 1), "else_branch": branch(second, "Neg", 2)}
+    nodes = [
+        helper.make_node("Equal", ["rate", "k"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], **bodies),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [info("x", TensorProto.FLOAT, ["N", 4]), info("rate", TensorProto.INT64, [])],
+        [info("y", TensorProto.FLOAT, ["N", 3])], [numpy_helper.from_array(np.int64(16000), "k")],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("names", [("w", "v"), ("w", "w")])
+def test_weights_inside_branches_are_trained_and_written_where_they_were(names, tmp_path):
+    made = branches(*names)
+    feed = {"x": normal(5, 4), "rate": np.array(16000)}
+    other = {**feed, "rate": np.array(8000)}
+    losses, written = train(made, feed, tmp_path / "tuned.onnx")
+    assert losses[-1] < losses[0]
+    assert np.square(run(written, feed)[0]).mean() < losses[-1]
+    np.testing.assert_array_equal(run(written, other)[0], run(made, other)[0])
+    inner = [a.g for n in written.graph.node for a in n.attribute]
+    assert [len(g.initializer) for g in inner] == [1, 1]

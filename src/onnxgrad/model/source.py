@@ -14,6 +14,8 @@ import onnx_ir as ir
 
 from onnxgrad.files.external import FileTensor, Folder, is_external
 from onnxgrad.files.models import is_path, read_proto, to_ir
+from onnxgrad.files.tensors import graphs
+from onnxgrad.graph.scopes import unique_names
 from onnxgrad.model.modes import proto_to_inference
 
 
@@ -32,6 +34,7 @@ class Source:
             self.proto = onnx.ModelProto()
             self.proto.CopyFrom(read_proto(model))
         proto_to_inference(self.proto)
+        unique_names(self.proto)
         self.refresh()
 
     def refresh(self) -> None:
@@ -68,11 +71,12 @@ class Source:
 
     @staticmethod
     def tensors_of(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
-        """Yield the initializers, then the tensors in Constant nodes, of the main graph."""
-        for tensor in model.graph.initializer:
-            yield tensor.name, tensor
-        for node in model.graph.node:
-            if node.op_type == "Constant" and not node.domain:
-                for attribute in node.attribute:
-                    if attribute.name == "value":
-                        yield node.output[0], attribute.t
+        """Yield the initializers, then the tensors in Constant nodes, of each graph, the main one first."""
+        for graph in graphs(model.graph):
+            for tensor in graph.initializer:
+                yield tensor.name, tensor
+            for node in graph.node:
+                if node.op_type == "Constant" and not node.domain:
+                    for attribute in node.attribute:
+                        if attribute.name == "value":
+                            yield node.output[0], attribute.t
