@@ -51,7 +51,7 @@ def vjp(
 
     Raises GradientError, naming every node in the way, where the model has no gradient.
     """
-    return _Request(model, outputs, wrt, ops, parameters, patterns, seed=None).build()
+    return Request(model, outputs, wrt, ops, parameters, patterns, seed=None).build()
 
 
 def grad(
@@ -77,10 +77,10 @@ def grad(
 
     Raises GradientError as `vjp` does, and ValueError where `of` is not a scalar.
     """
-    return _Request(model, [of], wrt, ops, parameters, patterns, seed=1.0).build()
+    return Request(model, [of], wrt, ops, parameters, patterns, seed=1.0).build()
 
 
-class _Request:
+class Request:
     """One call of `vjp` or `grad`."""
 
     def __init__(self, model, outputs, wrt, ops, parameters, patterns, seed):
@@ -95,15 +95,15 @@ class _Request:
         self.wrt = _names("wrt", wrt)
 
     def build(self) -> Any:
-        plan, wrt = self._plan()
+        plan, wrt = self.plan()
         if self.patterns and see_patterns(self.model, wrt):
             self.wrt = [v.name for v in wrt]
-            plan, wrt = self._plan()
+            plan, wrt = self.plan()
         of = " and ".join(repr(name) for name in self.outputs)
         refuse(plan, of)
         op = Builder(self.model, wrt)
         walk = Walk(op, plan, self.ops)
-        cotangents = self._seed(op, walk)
+        cotangents = self.seed_walk(op, walk)
         why = why_no_weights(self.model) if self.wrt is None and not wrt else ""
         if why:
             raise GradientError(f"the model has no weights that {of} depends on{why}")
@@ -117,12 +117,12 @@ class _Request:
             self.model.opset_imports.setdefault(DOMAIN, OPSET)
         return finish(self.model, self.given)
 
-    def _plan(self):
+    def plan(self):
         """Plan the walk; inline operators that have a body and no rule until none is left."""
         while True:
             values = values_of(self.model)
             named = self.wrt is not None
-            wrt = [self._find(n, values) for n in self.wrt] if named else self._trainable()
+            wrt = [self._find(n, values) for n in self.wrt] if named else self.trainable()
             outputs = [values[name] for name in self.outputs]
             plan = make_plan(self.model, outputs, wrt, self.ops)
             if not plan.inline:
@@ -153,7 +153,7 @@ class _Request:
                 raise ValueError(f"output {name!r} has type {kind}, expected a float tensor")
         return names
 
-    def _trainable(self) -> list[ir.Value]:
+    def trainable(self) -> list[ir.Value]:
         """Float tensors of rank >= 1 in initializers and Constants, running statistics excepted.
 
         A scalar is a setting (an epsilon, a scale), not a weight.
@@ -173,7 +173,7 @@ class _Request:
             and len(v.shape) > 0
         ]  # fmt: skip
 
-    def _seed(self, op: Builder, walk: Walk) -> list[ir.Value]:
+    def seed_walk(self, op: Builder, walk: Walk) -> list[ir.Value]:
         """Start the walk; return the cotangent inputs."""
         own = {v.name: v for v in self.model.graph.outputs}
         inputs = []

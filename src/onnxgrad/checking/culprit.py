@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx_ir as ir
 
@@ -12,9 +10,7 @@ from onnxgrad.autodiff import vjp
 from onnxgrad.autodiff.examine import examine
 from onnxgrad.autodiff.plan import describe
 from onnxgrad.checking.forward import quiet
-
-if TYPE_CHECKING:
-    from onnxgrad.checking.differences import Problem
+from onnxgrad.checking.problem import Problem
 
 MOST_NODES = 500
 
@@ -77,12 +73,10 @@ def _moved(array: np.ndarray, seed: int) -> np.ndarray:
 
 def _fails(single: ir.Model | None, problem: Problem, otherwise: bool = False) -> bool:
     """Whether central differences refute the gradients of a model of one node; `otherwise` if none can tell."""
-    from onnxgrad.checking.differences import Problem as Alone
-
     if single is None:
         return False
     try:
-        alone = Alone(single, {}, problem.precision, problem.seed)
+        alone = Problem(single, {}, problem.precision, problem.seed)
         rows = [alone.row(name, 2) for name in alone.parameters]
     except Exception:
         return otherwise

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import platform
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import TextIO
 
+import onnxgrad
+from onnxgrad import _native
 from onnxgrad.cli import (
     artifacts,
     check,
@@ -104,12 +108,6 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, **options)
 
     def __call__(self, parser, namespace, values, option_string=None):
-        import platform
-        from importlib.metadata import PackageNotFoundError, version
-
-        import onnxgrad
-        from onnxgrad import _native
-
         print(f"onnxgrad {onnxgrad.__version__} ({_native.instruction_set()})")
         for name in ("onnxruntime", "onnx", "onnx-ir", "numpy"):
             try:

@@ -11,6 +11,8 @@ from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import FAILED, OK
 from onnxgrad.cli.texts import Console
 from onnxgrad.errors import ModelError
+from onnxgrad.files.arrays import read_npz
+from onnxgrad.inspection.probe import Probe
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -35,8 +37,6 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.inspection.probe import Probe
-
     console = Console(highlight=False)
     with Probe(options.model) as running:
         from onnxgrad.checking import check_gradients
@@ -61,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
 
 def arrays(path: str) -> dict:
     """The arrays of a .npz file by name."""
-    from onnxgrad.files.arrays import read_npz
 
     return read_npz(path)
 

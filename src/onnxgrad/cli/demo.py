@@ -10,6 +10,9 @@ import numpy as np
 
 from onnxgrad.cli.exit_codes import OK
 from onnxgrad.cli.texts import Console
+from onnxgrad.cli.train import train
+from onnxgrad.demo import digits
+from onnxgrad.job.config import Config
 
 SETTINGS = {
     "cnn": dict(epochs=12, lr=3e-3, batch_size=32),
@@ -31,9 +34,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.cli.train import train
-    from onnxgrad.demo import digits, models
-    from onnxgrad.job.config import Config
+    from onnxgrad.demo import models
 
     console = Console(highlight=False)
     folder = Path(options.folder) / options.model

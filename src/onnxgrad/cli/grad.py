@@ -6,8 +6,12 @@ import argparse
 
 from rich.markup import escape
 
+import onnxgrad
 from onnxgrad.cli.exit_codes import OK
 from onnxgrad.cli.texts import Console
+from onnxgrad.contracts import DOMAIN, contracts
+from onnxgrad.errors import ModelError
+from onnxgrad.files.write import check_target, save
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -39,8 +43,6 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    import onnxgrad
-    from onnxgrad.files.write import check_target, save
     from onnxgrad.inspection.reading import read
 
     console = Console(highlight=False)
@@ -69,7 +71,6 @@ def run(options: argparse.Namespace) -> int:
 
 def only_float_output(model) -> str:
     """The name of the only float output; an error that lists them when there are several."""
-    from onnxgrad.errors import ModelError
 
     names = [v.name for v in model.graph.outputs if v.dtype is None or v.dtype.is_floating_point()]
     if len(names) != 1:
@@ -79,6 +80,4 @@ def only_float_output(model) -> str:
 
 
 def uses_our_operators(model) -> bool:
-    from onnxgrad.contracts import DOMAIN, contracts
-
     return any(n.domain == DOMAIN and n.op_type in contracts() for n in model.graph.node)

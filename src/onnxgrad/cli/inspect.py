@@ -11,7 +11,9 @@ from rich.table import Table
 
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import NOT_TRAINABLE, OK
+from onnxgrad.cli.inspect_lora import run as run_lora
 from onnxgrad.cli.texts import Console
+from onnxgrad.inspection.probe import Probe, Verdict
 
 MOST_LAYERS = 40
 MOST_NODES = 8
@@ -54,11 +56,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     if options.lora is not None:
-        from onnxgrad.cli.inspect_lora import run as run_lora
-
         return run_lora(options.model, options.lora, options.json)
-    from onnxgrad.inspection.probe import Probe, Verdict
-
     if options.no_runtime:
         report, verdict = inspected(options), Verdict(True, "")
     else:
@@ -75,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def inspected(options: argparse.Namespace):
-    from onnxgrad.inspection import inspect
+    from onnxgrad.inspection.report import inspect
 
     return inspect(options.model, batch=options.batch, tie=options.tie, untie=options.untie)
 

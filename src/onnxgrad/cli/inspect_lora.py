@@ -9,6 +9,7 @@ from rich.table import Table
 
 from onnxgrad.cli.exit_codes import OK
 from onnxgrad.cli.texts import Console
+from onnxgrad.model.lora.settings import Lora
 
 # Bytes a trained number: itself, its gradient and the two moments of Adam, float32 each.
 BYTES = 16
@@ -17,7 +18,6 @@ BYTES = 16
 def described(path: str, text: str) -> dict[str, object]:
     """Return the adapter as data; docs/lora.md lists the keys."""
     from onnxgrad.model.lora.change import LoraChange
-    from onnxgrad.model.lora.settings import Lora
     from onnxgrad.model.trainable import TrainableModel
 
     change = LoraChange(Lora.parse(text))

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+import onnxgrad
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
+from onnxgrad.data import read as data
 from onnxgrad.errors import DataError
+from onnxgrad.files.write import check_target, write_bytes
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -35,10 +38,8 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.data import read as data
     from onnxgrad.data.matching import match
     from onnxgrad.files.external import data_files
-    from onnxgrad.files.write import check_target, write_bytes
     from onnxgrad.inspection.reading import read
     from onnxgrad.job.prepare import split_names, stored_classes
 
@@ -60,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
 
 def predict(path: str, model, table, matched, batch_size: int) -> dict[str, np.ndarray]:
     """Every output for every row; a model with a fixed batch gets its last one filled up."""
-    import onnxgrad
     from onnxgrad.data.batches import Batches
     from onnxgrad.job.prepare import Prepared
     from onnxgrad.train.step.check import Checker, of_input

@@ -12,7 +12,7 @@ from rich.table import Table
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
 from onnxgrad.cli.texts import Console, say_json, short, show_notes
 from onnxgrad.errors import CheckpointError, ExportError
-from onnxgrad.job.config import add_flags, dump
+from onnxgrad.job.config import ConfigError, add_flags, dump, gather
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -50,7 +50,6 @@ def run(options: argparse.Namespace) -> int:
 
 def started(options: argparse.Namespace) -> int:
     """Gather the settings and train."""
-    from onnxgrad.job.config import ConfigError, gather
     from onnxgrad.job.run import saved_arguments
 
     resume = Path(options.resume) if options.resume else None
@@ -70,10 +69,10 @@ def train(
 ) -> int:
     """Run the job and show it; used by `demo` too."""
     from onnxgrad.cli.progress import Screen
-    from onnxgrad.job.run import Run
+    from onnxgrad.job.run import TrainingJob
 
     console = Console(highlight=False, quiet=quiet or as_json)
-    job = Run(model, config, resume)
+    job = TrainingJob(model, config, resume)
     show_notes(job.notes, console)
     if as_json:
         say_json("start", model=str(model), run=str(job.folder), notes=job.notes)

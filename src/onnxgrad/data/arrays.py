@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,18 @@ class Batch:
             number = int(self.rows[row])
             return self.place(number) if self.place else f"row {number}"
         return f"row {row} of batch {self.number}"
+
+
+@runtime_checkable
+class Data(Protocol):
+    """What `fit` and `evaluate` take: batches, epoch by epoch, the same ones whenever they are asked for.
+
+    A run that is resumed asks for those of an epoch from number `start` on. `len(data)`, where there is
+    one, is the number of batches of an epoch; schedules and progress bars use it.
+    """
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch."""
 
 
 class ArrayData:
@@ -127,9 +139,9 @@ def _as_array(name: str, array: Any) -> np.ndarray:
     return array
 
 
-def make_data(x: Any, y: Any, names: Names, batch_size: int, shuffle: bool, seed: int) -> Any:
+def make_data(x: Any, y: Any, names: Names, batch_size: int, shuffle: bool, seed: int) -> Data:
     """Return the data that the arguments of `fit` mean."""
-    if isinstance(x, (ArrayData, StreamData)) or (hasattr(x, "epoch") and callable(x.epoch)):
+    if isinstance(x, Data) and callable(x.epoch):
         return x
     if y is None and not isinstance(x, (np.ndarray, Mapping)) and (
         callable(x) or isinstance(x, Iterable)

@@ -14,6 +14,7 @@ from onnxgrad.dropin import onnxblock
 from onnxgrad.errors import DropInError
 from onnxgrad.files.models import read_whole
 from onnxgrad.files.write import save
+from onnxgrad.ort import session
 
 # Above this size a model must be given as a path: a protobuf message ends here.
 USE_PATH_THRESHOLD = 2147483648
@@ -175,8 +176,6 @@ def _write(models: dict[str, onnx.ModelProto], parameters, folder: Path, prefix,
 def _write_ort_format(paths: list[Path], library: str | bytes | os.PathLike | None) -> None:
     """Write each model as an .ort file beside its .onnx file, as onnxruntime itself saves them."""
     import onnxruntime
-
-    from onnxgrad.ort import session
 
     for path in paths:
         options = onnxruntime.SessionOptions()

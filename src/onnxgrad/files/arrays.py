@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save_file
 
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.files import limits
@@ -123,7 +125,6 @@ def map_bytes(path: str | os.PathLike[str]) -> np.ndarray:
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file by name. Raises DataError where it is none."""
-    from safetensors.numpy import load
 
     data = read_bytes(path, "a safetensors file")
     try:
@@ -134,8 +135,6 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 def save_safetensors(arrays: dict[str, np.ndarray], path: Path) -> None:
     """Write a new safetensors file, on the disk when this returns. Raises OSError."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
 
     with create(path) as file:
         mode = os.fstat(file.fileno()).st_mode

@@ -17,6 +17,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.errors import FileError, ModelError, OnnxGradError
+from onnxgrad.files.models import read_proto
 from onnxgrad.files.paths import inside, open_file, printable
 from onnxgrad.files.tensors import byte_size
 from onnxgrad.files.tensors import tensors as every_tensor
@@ -170,7 +171,6 @@ def bind(model: ir.Model, folder: Folder) -> None:
 
 def data_files(model: str | os.PathLike[str]) -> list[Path]:
     """The files in which the model at a path keeps weights; none where there is no such model."""
-    from onnxgrad.files.models import read_proto
 
     try:
         proto = read_proto(model)

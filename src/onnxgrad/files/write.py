@@ -13,12 +13,13 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
-
-import onnx
+from typing import TYPE_CHECKING, BinaryIO
 
 from onnxgrad.errors import FileError
 from onnxgrad.files.paths import kind, printable
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def save(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import onnxgrad
+
 SECONDS = 60
 
 
@@ -71,8 +73,6 @@ def probe(path: str | os.PathLike[str]) -> Verdict:
 
 def _child(path: str) -> None:
     import onnxruntime
-
-    import onnxgrad
 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import tempfile
 import time
@@ -25,6 +26,7 @@ from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.job.config import Config, ConfigError, dump
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
+from onnxgrad.job.report import write_report
 from onnxgrad.model.lora import Lora
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
@@ -58,7 +60,7 @@ class Result:
     comparison: Comparison | None = None
 
 
-class Run:
+class TrainingJob:
     """Prepared by the constructor, so that everything that can be refused is refused before the first step."""
 
     def __init__(self, model: str, config: Config, resume: Path | None = None):
@@ -221,7 +223,6 @@ class Run:
             written = measured("trained", self.config.output, result.after, self._one_batch())
             self.comparison.versions += [Version("post-training", result.before), written]
             result.comparison = self.comparison
-        from onnxgrad.job.report import write_report
 
         write_report(result, self.folder / "report.html")
         return result
@@ -317,8 +318,9 @@ class Watched:
     def __init__(self, batches: Batches, endless: dict[str, str]):
         self.batches, self.endless = batches, endless
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
-        for batch in self.batches.in_order():
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches as the rows lie, from number `start` on."""
+        for batch in itertools.islice(self.batches.in_order(), start, None):
             for name in self.batches.matched.inputs:
                 array = batch.arrays[name]
                 if array.dtype.kind == "f" and name not in self.endless and np.isinf(array).any():

@@ -14,7 +14,7 @@ from onnxgrad.notes import Note
 
 if TYPE_CHECKING:
     from onnxgrad.model.roles import Tensor
-    from onnxgrad.model.source import Source
+    from onnxgrad.model.source import OriginalModel
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Change:
     and `write_back` of every change in the opposite order.
     """
 
-    def rewrite(self, source: Source) -> None:
+    def rewrite(self, source: OriginalModel) -> None:
         """Change the file itself (new tensors, another head), before anything reads its graph."""
 
     def apply(self, model: ir.Model) -> None:

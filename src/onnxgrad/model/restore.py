@@ -10,7 +10,7 @@ from onnx import helper
 from onnxgrad.model import origin
 from onnxgrad.model.change import Change
 from onnxgrad.model.sharing import FLOATS, fresh
-from onnxgrad.model.source import Source
+from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
 _LAYERS = ("Conv", "ConvTranspose", "Gemm")
@@ -26,7 +26,7 @@ class Restore(Change):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def rewrite(self, source: Source) -> None:
+    def rewrite(self, source: OriginalModel) -> None:
         graph = source.proto.graph
         taken = {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
         for node in graph.node:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from onnxgrad.model import origin
-from onnxgrad.model.source import Source
+from onnxgrad.model.source import OriginalModel
 
 FLOATS = (
     onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16,
@@ -103,7 +103,7 @@ def _sites(node: onnx.NodeProto) -> Iterator[Site]:
                 yield from (s for s in _sites(inner) if s.value not in own)
 
 
-def shared_tensors(source: Source) -> Iterator[Shared]:
+def shared_tensors(source: OriginalModel) -> Iterator[Shared]:
     """Yield the float initializers that several sites read, with the parameters they stand for."""
     graph = source.proto.graph
     uses = Uses(graph)

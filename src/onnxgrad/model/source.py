@@ -19,11 +19,12 @@ from onnxgrad.graph.scopes import unique_names
 from onnxgrad.model.modes import proto_to_inference
 
 
-class Source:
+class OriginalModel:
     """A private copy of the caller's model, exactly as it came; external weights stay outside."""
 
     def __init__(self, model: Any):
         self.path: Path | None = None
+        self._digest: str | None = None
         if isinstance(model, ir.Model):
             copy = model.clone()
             ir.external_data.load_to_model(copy)
@@ -62,6 +63,11 @@ class Source:
 
     def digest(self) -> str:
         """Return the SHA-256 of the graph without its weights: what a checkpoint belongs to."""
+        if self._digest is None:
+            self._digest = self._hash()
+        return self._digest
+
+    def _hash(self) -> str:
         bare = onnx.ModelProto()
         bare.CopyFrom(self.proto)
         for _, tensor in self.tensors_of(bare):

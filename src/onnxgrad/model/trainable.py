@@ -23,7 +23,7 @@ from onnxgrad.model.repeat import Repeat
 from onnxgrad.model.restore import Restore
 from onnxgrad.model.retie import Retie
 from onnxgrad.model.roles import Tensor
-from onnxgrad.model.source import Source
+from onnxgrad.model.source import OriginalModel
 from onnxgrad.model.untie import Untie, check_used
 from onnxgrad.notes import Note
 
@@ -46,7 +46,7 @@ class TrainableModel:
         keep_float32: bool = False,
         changes: Iterable[Change] = (),
     ):
-        self.source = model if isinstance(model, Source) else Source(model)
+        self.source = model if isinstance(model, OriginalModel) else OriginalModel(model)
         changes = list(changes)
         if (
             is_quantised(self.source.proto) and not changes

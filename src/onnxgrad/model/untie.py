@@ -9,7 +9,7 @@ import onnx
 
 from onnxgrad.model.change import Change
 from onnxgrad.model.sharing import Place, Shared, fresh, shared_tensors
-from onnxgrad.model.source import Source
+from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
 
@@ -28,7 +28,7 @@ class Untie(Change):
         self.shared: list[Shared] = []  # what stays so
         self.known: list[list[str]] = []  # the names of each shared tensor
 
-    def rewrite(self, source: Source) -> None:
+    def rewrite(self, source: OriginalModel) -> None:
         found = list(shared_tensors(source))
         self.known = [shared.names for shared in found]
         check_used("tie", self.tie, self.known)
@@ -44,7 +44,7 @@ class Untie(Change):
             if sum(len(p.sites) for p in shared.places) > 1:
                 self.shared.append(shared)
 
-    def _separate(self, source: Source, shared: Shared, parted: list[Place]) -> None:
+    def _separate(self, source: OriginalModel, shared: Shared, parted: list[Place]) -> None:
         graph, name = source.proto.graph, shared.tensor.name
         data = source.raw(name)
         for place in parted:
@@ -110,7 +110,7 @@ def check_used(what: str, wanted: list[str], known: list[list[str]]) -> None:
             )
 
 
-def every_site(shared: Shared, source: Source) -> list[Place]:
+def every_site(shared: Shared, source: OriginalModel) -> list[Place]:
     """Return the places to part where each shall be on its own, uses of one parameter included."""
     if len(shared.places) > 1:
         return shared.places[1:]

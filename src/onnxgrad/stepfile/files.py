@@ -23,7 +23,7 @@ from onnxgrad.stepfile.programs import program
 from onnxgrad.train import optimizers
 from onnxgrad.train.files.export import export_draft
 from onnxgrad.train.step import build
-from onnxgrad.train.step.setup import Setup
+from onnxgrad.train.step.setup import TrainingPlan
 
 METADATA = "onnxgrad.step"
 
@@ -74,8 +74,8 @@ def write_step(
     clipping = Clipping(clip_norm, clip_value)
     notes: list = []
 
-    def prepare(source: Any) -> Setup:
-        return Setup(
+    def prepare(source: Any) -> TrainingPlan:
+        return TrainingPlan(
             source, loss, {}, trainable, chosen, [], freeze_bn=freeze_bn, dropout=dropout, seed=0,
             ops="fused" if fused else "standard",
         )  # fmt: skip

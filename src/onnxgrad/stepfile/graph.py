@@ -13,7 +13,7 @@ from onnxgrad.stepfile import dropout
 from onnxgrad.stepfile.updates import DOUBLE, Scalars, clipped, update
 from onnxgrad.train.optimizers import Optimizer
 from onnxgrad.train.step.build import to_proto, values_of
-from onnxgrad.train.step.setup import Setup
+from onnxgrad.train.step.setup import TrainingPlan
 
 LR, STEP = "lr", "step"
 
@@ -54,7 +54,7 @@ def new_name(name: str) -> str:
 
 
 def step_model(
-    setup: Setup, optimizer: Optimizer, clipping: Clipping, standard: bool
+    setup: TrainingPlan, optimizer: Optimizer, clipping: Clipping, standard: bool
 ) -> tuple[onnx.ModelProto, Description]:
     """Return the step as a model, and what its inputs and outputs are."""
     graph = setup.graph
@@ -111,7 +111,7 @@ def _finish(op: Builder, model: ir.Model, loss: str, results: dict[str, ir.Value
     outputs.extend(made.values())
 
 
-def _description(setup: Setup, model: ir.Model, state, optimizer: Optimizer) -> Description:
+def _description(setup: TrainingPlan, model: ir.Model, state, optimizer: Optimizer) -> Description:
     kinds = [v.name for of in state.values() for v in of.values()]
     keys = list(setup.settings)
     return Description(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import io
 import json
 import math
 import os
@@ -17,34 +19,34 @@ from onnxgrad.files.write import write_bytes
 from onnxgrad.train.files import checkpoint
 
 if TYPE_CHECKING:
-    from onnxgrad.train.loop.loop import Loop
+    from onnxgrad.train.loop.epoch_loop import EpochLoop
 
 
 class Callback:
     """Base of the callbacks; override what you need.
 
-    `loop.trainer` is the Trainer, `loop.progress` says where the run stands, and setting `loop.stop`
-    to a reason ends it. `state` and `tensors` are saved with a checkpoint, and given back on resume.
+    `loop.trainer` is the Trainer, `loop.progress` says where the run stands, and `loop.end("a reason")`
+    ends it. `state` and `tensors` are saved with a checkpoint, and given back on resume.
     """
 
     order = 0  # those with a larger number come later
 
-    def on_fit_begin(self, loop: Loop) -> None:
+    def on_fit_begin(self, loop: EpochLoop) -> None:
         """Called before the first step."""
 
-    def on_epoch_begin(self, loop: Loop) -> None:
+    def on_epoch_begin(self, loop: EpochLoop) -> None:
         """Called before the first step of an epoch."""
 
-    def on_step_end(self, loop: Loop, logs: dict[str, float]) -> None:
+    def on_step_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         """Called after every batch, with its loss, lr and grad_norm."""
 
-    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+    def on_epoch_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         """Called after an epoch and its validation, with the epoch's numbers."""
 
-    def on_interrupt(self, loop: Loop) -> None:
+    def on_interrupt(self, loop: EpochLoop) -> None:
         """Called when a run ends amid an epoch: after Ctrl-C (`fit` then raises KeyboardInterrupt) or a limit."""
 
-    def on_fit_end(self, loop: Loop) -> None:
+    def on_fit_end(self, loop: EpochLoop) -> None:
         """Called at the end, also after an error."""
 
     def state(self) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class Best:
         self.monitor, self.min_delta = monitor, abs(min_delta)
         self.mode, self.value = mode, None
 
-    def better(self, loop: Loop, logs: dict[str, float]) -> bool:
+    def better(self, loop: EpochLoop, logs: dict[str, float]) -> bool:
         if self.monitor not in logs:
             known = ", ".join(logs)
             raise ValueError(f"monitor is {self.monitor!r}, and an epoch has {known}")
@@ -82,7 +84,11 @@ class Best:
         self.value = value
         return True
 
-    def _larger(self, loop: Loop) -> bool:
+    def continue_from(self, value: float | None) -> None:
+        """Take up the best value of an earlier run."""
+        self.value = value
+
+    def _larger(self, loop: EpochLoop) -> bool:
         if self.mode != "auto":
             return self.mode == "max"
         name = self.monitor.removeprefix("val_")
@@ -107,7 +113,7 @@ class EarlyStopping(Callback):
         self.patience, self.restore_best = patience, restore_best
         self.bad, self._weights = 0, {}
 
-    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+    def on_epoch_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         if self.best.better(loop, logs):
             self.bad = 0
             if self.restore_best:
@@ -115,9 +121,9 @@ class EarlyStopping(Callback):
             return
         self.bad += 1
         if self.bad >= self.patience:
-            loop.stop = f"{self.best.monitor} did not improve for {self.patience} epochs"
+            loop.end(f"{self.best.monitor} did not improve for {self.patience} epochs")
 
-    def on_fit_end(self, loop: Loop) -> None:
+    def on_fit_end(self, loop: EpochLoop) -> None:
         if self.restore_best and self._weights:
             loop.trainer.set_weights(self._weights)
 
@@ -128,7 +134,8 @@ class EarlyStopping(Callback):
         return dict(self._weights)
 
     def load_state(self, state: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
-        self.best.value, self.bad, self._weights = state["best"], state["bad"], dict(tensors)
+        self.best.continue_from(state["best"])
+        self.bad, self._weights = state["bad"], dict(tensors)
 
 
 class Checkpoint(Callback):
@@ -159,16 +166,16 @@ class Checkpoint(Callback):
         self.last: Path | None = None
         self.least_seconds, self._saved_at = least_seconds, -math.inf
 
-    def on_fit_begin(self, loop: Loop) -> None:
+    def on_fit_begin(self, loop: EpochLoop) -> None:
         checkpoint.remove_unfinished(self.folder)
 
-    def on_step_end(self, loop: Loop, logs: dict[str, float]) -> None:
+    def on_step_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         # Only where gradients were applied: a checkpoint holds no half-summed ones.
         step = loop.trainer.steps
         if self.every_steps and "grad_norm" in logs and step % self.every_steps == 0:
             self.save(loop)
 
-    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+    def on_epoch_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         improved = self.best is not None and self.best.better(loop, logs)
         ends = bool(loop.stop) or loop.progress.epoch >= loop.epochs
         if ends or time.monotonic() - self._saved_at >= self.least_seconds:
@@ -176,10 +183,10 @@ class Checkpoint(Callback):
         if improved:
             self._save(loop, self.folder / "best")
 
-    def on_interrupt(self, loop: Loop) -> None:
+    def on_interrupt(self, loop: EpochLoop) -> None:
         self.save(loop)
 
-    def save(self, loop: Loop) -> Path:
+    def save(self, loop: EpochLoop) -> Path:
         """Save where the run stands now."""
         path = self.folder / f"step-{loop.trainer.steps:08d}"
         self._save(loop, path)
@@ -188,21 +195,16 @@ class Checkpoint(Callback):
             checkpoint.prune(self.folder, self.save_total_limit)
         return path
 
-    def _save(self, loop: Loop, path: Path) -> None:
-        loop.trainer.save_checkpoint(
-            path,
-            progress=loop.progress.state(),
-            callbacks=loop.callback_state(),
-            tensors=loop.callback_tensors(),
-            best=None if self.best is None else {self.best.monitor: self.best.value},
-        )
+    def _save(self, loop: EpochLoop, path: Path) -> None:
+        best = None if self.best is None else {self.best.monitor: self.best.value}
+        checkpoint.save(dataclasses.replace(loop.state(), extra={"best": best}), path)
 
     def state(self) -> dict[str, Any]:
         return {"best": None if self.best is None else self.best.value}
 
     def load_state(self, state: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
         if self.best is not None:
-            self.best.value = state["best"]
+            self.best.continue_from(state["best"])
 
 
 class _Log(Callback):
@@ -211,7 +213,7 @@ class _Log(Callback):
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
 
-    def on_fit_begin(self, loop: Loop) -> None:
+    def on_fit_begin(self, loop: EpochLoop) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.rewrite(loop.progress.epochs)
 
@@ -223,7 +225,7 @@ class _Log(Callback):
         """Return the whole file."""
         raise NotImplementedError
 
-    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+    def on_epoch_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         self.rewrite(loop.progress.epochs)
 
 
@@ -231,8 +233,6 @@ class CSVLogger(_Log):
     """One row per epoch in a CSV file."""
 
     def text(self, epochs: list[dict[str, float]]) -> str:
-        import io
-
         columns = list(dict.fromkeys(k for logs in epochs for k in logs))
         file = io.StringIO()
         writer = csv.DictWriter(file, columns, lineterminator="\n")
@@ -261,13 +261,13 @@ class TensorBoard(Callback):
             ) from error
         self._writer = SummaryWriter(str(folder))
 
-    def on_step_end(self, loop: Loop, logs: dict[str, float]) -> None:
+    def on_step_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         for name, value in logs.items():
             self._writer.add_scalar(f"step/{name}", value, loop.trainer.steps)
 
-    def on_epoch_end(self, loop: Loop, logs: dict[str, float]) -> None:
+    def on_epoch_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         for name, value in logs.items():
             self._writer.add_scalar(f"epoch/{name}", value, logs["step"])
 
-    def on_fit_end(self, loop: Loop) -> None:
+    def on_fit_end(self, loop: EpochLoop) -> None:
         self._writer.flush()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True)
 class Schedule:
     """Base of the schedules."""
 
@@ -23,6 +23,16 @@ class Schedule:
     def bound(self, total: int | None) -> Schedule:
         """Return the schedule for a run of `total` steps; None when nobody knows."""
         return self
+
+    def end_epoch(self, logs: Mapping[str, float]) -> None:
+        """Take note of the numbers of an epoch."""
+
+    def state(self) -> dict[str, Any] | None:
+        """Return what a checkpoint must keep; None for a schedule that only counts steps."""
+        return None
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class Constant(Schedule):
 
 
 @dataclass(frozen=True)
-class _Run(Schedule):
+class _NeedsLength(Schedule):
     """A schedule that needs the length of the run: `total`, or what `fit` knows."""
 
     total: int | None = None
@@ -55,7 +65,7 @@ class _Run(Schedule):
 
 
 @dataclass(frozen=True)
-class Cosine(_Run):
+class Cosine(_NeedsLength):
     """Half a cosine from the base rate to `floor`, as CosineAnnealingLR(T_max=total).
 
     >>> [round(Cosine(total=4).rate(1.0, t), 3) for t in range(5)]
@@ -70,7 +80,7 @@ class Cosine(_Run):
 
 
 @dataclass(frozen=True)
-class Linear(_Run):
+class Linear(_NeedsLength):
     """A line from the base rate to `end` times it, as LinearLR(1, end, total).
 
     >>> [Linear(total=4).rate(1.0, t) for t in range(5)]
@@ -136,9 +146,18 @@ class Warmup(Schedule):
         rest = None if total is None else max(total - self.steps, 1)
         return dataclasses.replace(self, then=self.then.bound(rest))
 
+    def end_epoch(self, logs: Mapping[str, float]) -> None:
+        self.then.end_epoch(logs)
+
+    def state(self) -> dict[str, Any] | None:
+        return self.then.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.then.load_state(state)
+
 
 @dataclass
-class ReduceOnPlateau:
+class ReduceOnPlateau(Schedule):
     """Times `factor` when a metric has not improved for more than `patience` epochs.
 
     As torch's ReduceLROnPlateau with `threshold_mode="rel"`. Counts as a schedule; `fit` shows it the
@@ -161,8 +180,9 @@ class ReduceOnPlateau:
         """Return the reduced rate, never below `min_lr` (nor above `base`)."""
         return max(base * self.scale, min(self.min_lr, base))
 
-    def bound(self, total: int | None) -> ReduceOnPlateau:
-        return self
+    def end_epoch(self, logs: Mapping[str, float]) -> None:
+        if self.monitor in logs:
+            self.observe(logs[self.monitor])
 
     def observe(self, value: float) -> None:
         """Take note of the metric after an epoch."""
@@ -183,11 +203,9 @@ class ReduceOnPlateau:
         return value > self.best * (1 + self.threshold)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must keep."""
         return {"scale": self.scale, "best": self.best, "bad": self.bad, "waiting": self.waiting}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from what `state` returned."""
         for name in ("scale", "best", "bad", "waiting"):
             setattr(self, name, state[name])
 
@@ -198,7 +216,7 @@ NAMES: dict[str, type] = {
 }  # fmt: skip
 
 
-def resolve(schedule: Any, warmup: int = 0) -> Schedule | ReduceOnPlateau:
+def resolve(schedule: Any, warmup: int = 0) -> Schedule:
     """Return the schedule that a name or an object means, after `warmup` steps of rising.
 
     >>> resolve("cosine", warmup=100)

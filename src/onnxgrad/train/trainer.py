@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad import kernels
-from onnxgrad.data.arrays import Batch, make_data
+from onnxgrad.data.arrays import Batch, Names, make_data
 from onnxgrad.errors import DivergedError
 from onnxgrad.model.change import Change
 from onnxgrad.model.lora.change import LoraChange
@@ -17,12 +18,18 @@ from onnxgrad.model.lora.settings import resolve as resolve_lora
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.train import optimizers, schedules
+from onnxgrad.train.files import checkpoint
+from onnxgrad.train.files.adapter import export_adapter
+from onnxgrad.train.files.export import export
+from onnxgrad.train.loop.epoch_loop import EpochLoop, History
 from onnxgrad.train.loop.evaluation import Evaluation
-from onnxgrad.train.loop.loop import History, Loop
 from onnxgrad.train.metrics import resolve as resolve_metrics
+from onnxgrad.train.parallel import Alone
+from onnxgrad.train.state import TrainState
 from onnxgrad.train.step.clock import Clock
-from onnxgrad.train.step.setup import Setup
-from onnxgrad.train.step.stepper import Stepper
+from onnxgrad.train.step.diagnose import first_bad
+from onnxgrad.train.step.setup import TrainingPlan
+from onnxgrad.train.step.training_step import NotFinite, TrainingStep
 
 
 class Trainer:
@@ -109,15 +116,16 @@ class Trainer:
             model, tie=tie, untie=untie, keep_float32=keep_float32,
             changes=[*changes, *_adapters(lora, trainable)],
         )  # fmt: skip
-        self._setup = Setup(
+        self._plan = TrainingPlan(
             subject, loss, loss_weights or {}, trainable, self.optimizer, groups,
             freeze_bn=freeze_bn, dropout=dropout, seed=self.seed, patterns=patterns,
         )  # fmt: skip
-        self.store, self.notes = self._setup.store, self._setup.notes
-        self._stepper = Stepper(
-            self._setup, threads, clip_norm=clip_norm, clip_value=clip_value, accumulate=accumulate
-        )
-        self._evaluation = Evaluation(self._setup, threads)
+        self.store, self.notes = self._plan.store, self._plan.notes
+        self._step = TrainingStep(
+            self._plan, threads, Alone(),
+            clip_norm=clip_norm, clip_value=clip_value, accumulate=accumulate,
+        )  # fmt: skip
+        self._evaluation = Evaluation(self._plan, threads)
 
     # ---- training ----------------------------------------------------------------------------
 
@@ -148,9 +156,8 @@ class Trainer:
         gradient is not finite, with the weights as they were before that step. Ctrl-C ends the run
         after the step at hand, saves a checkpoint if a callback does, and raises KeyboardInterrupt.
         """
-        names = self._setup.names
-        data = make_data(x, y, names, batch_size, shuffle, self.seed)
-        loop = Loop(self, data, validation, epochs, batch_size, list(callbacks))
+        data = make_data(x, y, self.names, batch_size, shuffle, self.seed)
+        loop = EpochLoop(self, data, validation, epochs, batch_size, list(callbacks))
         return loop.run(steps_per_epoch, max_steps, max_time, resume)
 
     def step(self, batch: Any, y: Any = None) -> dict[str, float]:
@@ -159,36 +166,41 @@ class Trainer:
         The keys are loss, lr, grad_norm, and with several losses each one's own. With `accumulate`
         the weights change at every so many calls, and grad_norm is there only then.
         """
-        names = self._setup.names
+        names = self.names
         arrays = names.to_dict(batch) if y is None else names.join(batch, y)
-        return self.train_batch(Batch(arrays, self._stepper.batches))
+        return self.train_batch(Batch(arrays, self._step.batches))
 
     def train_batch(self, batch: Batch) -> dict[str, float]:
         """As `step`, for a batch that knows its rows; the loop's own step."""
-        stepper = self._stepper
+        step = self._step
         with self.clock("checks of the data"):
-            arrays = stepper.checker(batch)
-        self._evaluation.sample = {n: arrays[n] for n in self.input_names}
-        rates = self._rates()
-        logs = stepper.step(arrays, rates)
-        if "bad" in logs:
-            self._diverged(arrays, logs["bad"])
-        return {**logs, "lr": rates[0]}
+            arrays = step.checker(batch)
+        self._evaluation.remember(arrays)
+        rates = self.rates()
+        try:
+            return {**step.step(arrays, rates), "lr": rates[0]}
+        except NotFinite as error:
+            tensor = first_bad(self._plan, step, arrays) or error.what
+            raise self._diverged(error.what, tensor) from None
 
     def apply(self) -> float | None:
         """Apply gradients that wait for more batches, as at the end of an epoch; return their norm."""
-        return self._stepper.apply(self._rates())
+        try:
+            return self._step.apply(self.rates())
+        except NotFinite as error:
+            raise self._diverged(error.what, error.what) from None
 
-    def _rates(self) -> list[float]:
-        step = self._stepper.steps
-        return [self.schedule.rate(o.lr, step) for o in self._setup.group_optimizers]
+    def rates(self) -> list[float]:
+        """Return the learning rate of the next step, of each parameter group."""
+        return [self.schedule.rate(o.lr, self.steps) for o in self._plan.group_optimizers]
 
-    def _diverged(self, arrays: dict[str, np.ndarray], what: str) -> None:
-        from onnxgrad.train.step.diagnose import first_bad
+    def bind_schedule(self, total: int | None) -> None:
+        """Tell the schedule how many steps a run will have; None where nobody knows."""
+        self.schedule = self.schedule.bound(total)
 
-        tensor = first_bad(self._setup, self._stepper, arrays) or what
-        step = self._stepper.steps + 1
-        raise DivergedError(
+    def _diverged(self, what: str, tensor: str) -> DivergedError:
+        step = self.steps + 1
+        return DivergedError(
             f"step {step}: {what} is not finite; the first tensor that is not is {tensor!r}. "
             "The weights are those before the step; a smaller lr or clip_norm may help",
             tensor, step,
@@ -196,14 +208,14 @@ class Trainer:
 
     def check(self, x: Any, y: Any = None, *, batch_size: int = 32) -> None:
         """Raise DataError where the data does not fit the model and the loss; nothing is computed."""
-        for batch in make_data(x, y, self._setup.names, batch_size, False, self.seed).epoch(0):
-            self._stepper.checker(batch)
+        for batch in make_data(x, y, self.names, batch_size, False, self.seed).epoch(0):
+            self._step.checker(batch)
 
     # ---- looking -----------------------------------------------------------------------------
 
     def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 32) -> dict[str, float]:
         """Return the loss and every metric over the data, with the model in inference mode."""
-        data = make_data(x, y, self._setup.names, batch_size, False, self.seed)
+        data = make_data(x, y, self.names, batch_size, False, self.seed)
         return self._evaluation.evaluate(data, self.metrics)
 
     def predict(self, x: Any, *, batch_size: int = 32) -> Any:
@@ -218,7 +230,7 @@ class Trainer:
 
     def gradient_norms(self) -> dict[str, float]:
         """Return the norm of each parameter's gradient in the last batch, by name."""
-        names = self._setup.trainable if self._stepper.batches else ()
+        names = self._plan.trainable if self._step.batches else ()
         wide = {n: self.store.gradient(n).astype(np.float64) for n in names}
         return {n: float(np.linalg.norm(g)) for n, g in wide.items()}
 
@@ -242,24 +254,57 @@ class Trainer:
     @property
     def clock(self) -> Clock:
         """Where the time goes: seconds by part."""
-        return self._stepper.clock
+        return self._step.clock
 
     @property
     def steps(self) -> int:
         """Optimizer steps made so far."""
-        return self._stepper.steps
+        return self._step.steps
+
+    @property
+    def accumulate(self) -> int:
+        """How many batches an optimizer step takes."""
+        return self._step.accumulate
+
+    @property
+    def names(self) -> Names:
+        """The names by which a batch gives inputs and targets."""
+        return self._plan.names
 
     @property
     def input_names(self) -> tuple[str, ...]:
         """The names by which a batch gives the model's inputs."""
-        return self._setup.names.inputs
+        return self._plan.names.inputs
 
     @property
     def target_names(self) -> tuple[str, ...]:
         """The names by which a batch gives the targets of the loss."""
-        return self._setup.names.targets
+        return self._plan.names.targets
 
-    # ---- files -------------------------------------------------------------------------------
+    # ---- state and files ---------------------------------------------------------------------
+
+    def state(self) -> TrainState:
+        """Return where training stands; its arrays are the trainer's own, not copies."""
+        return TrainState(
+            model=self._plan.model.source.digest(),
+            seed=self.seed,
+            optimizer=type(self.optimizer).__name__,
+            weights=self.store.tensors(),
+            optimizer_state=self.store.state(),
+            step=self._step.steps,
+            batches=self._step.batches,
+            schedule=self.schedule.state(),
+        )
+
+    def load_state(self, state: TrainState) -> None:
+        """Continue from a state of the same model, seed and optimizer; raises ValueError for another."""
+        reason = state.mismatch(self.state())
+        if reason:
+            raise ValueError(f"the trainer cannot continue from this state: {reason}")
+        self.store.load(state.weights, state.optimizer_state)
+        self._step.resume(state.step, state.batches)
+        if state.schedule is not None:
+            self.schedule.load_state(state.schedule)
 
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
         """Write the model with its new weights: the same graph, names and metadata, and what `metadata` adds.
@@ -267,9 +312,14 @@ class Trainer:
         The file is checked in a session of its own, without onnxgrad's operators, against `predict`,
         and takes its name only then. Raises ExportError and leaves what was there otherwise.
         """
-        from onnxgrad.train.files.export import export
+        self.notes += export(self._plan, self._evaluation, path, metadata or {})
 
-        self.notes += export(self._setup, self._evaluation, path, metadata or {})
+    def save_checkpoint(self, path: str | os.PathLike[str], **extra: Any) -> None:
+        """Write weights and optimizer state into the folder `path`, all of it or nothing.
+
+        `extra` is kept with them, and comes back from `load_checkpoint`; it must be plain data.
+        """
+        checkpoint.save(dataclasses.replace(self.state(), extra=extra), path)
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Write what `lora` trained into a folder: for peft, for onnxruntime, and the model that takes it.
@@ -277,21 +327,23 @@ class Trainer:
         The files are adapter_model.safetensors and adapter_config.json, adapter.onnx_adapter, and
         model.onnx, which runs with and without an adapter. The model is checked as `save` does.
         """
-        from onnxgrad.train.files.adapter import export_adapter
-
-        export_adapter(self._setup, self._evaluation, folder)
-
-    def save_checkpoint(self, path: str | os.PathLike[str], **progress: Any) -> None:
-        """Write weights, optimizer state and progress into the folder `path`, all of it or nothing."""
-        from onnxgrad.train.files.checkpoint import save
-
-        save(self, path, progress)
+        export_adapter(self._plan, self._evaluation, folder)
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, Any]:
-        """Continue from a checkpoint, or the newest good one of a folder; return its progress."""
-        from onnxgrad.train.files.checkpoint import restore
+        """Continue from a checkpoint, or the newest good one of a folder; return what came with it.
 
-        return restore(self, path)
+        Under "path" the result says which one it is, under "refused" why newer ones were passed over.
+        """
+        found = checkpoint.find(self.state(), path)
+        self.load_state(found.state)
+        progress = found.state.progress
+        return {
+            **found.state.extra,
+            "step": found.state.step,
+            **({} if progress is None else {"progress": progress.as_dict()}),
+            "path": str(found.path),
+            "refused": found.refused,
+        }
 
 
 def _adapters(lora: Any, trainable: Any) -> list[Change]:

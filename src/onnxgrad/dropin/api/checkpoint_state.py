@@ -169,3 +169,8 @@ class CheckpointState:
     def properties(self) -> Properties:
         """The user's properties by name."""
         return self._properties
+
+
+def state_of(checkpoint_state: CheckpointState) -> State:
+    """Return the parameters behind a CheckpointState, which a Module and its Optimizer share."""
+    return checkpoint_state._state

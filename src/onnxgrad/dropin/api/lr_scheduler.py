@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxgrad.dropin.api.optimizer import Optimizer
+from onnxgrad.dropin.api.optimizer import Optimizer, progress_of
 
 
 class LinearLRScheduler:
@@ -19,15 +19,15 @@ class LinearLRScheduler:
         total_step_count: int,
         initial_lr: float,
     ):
-        self._progress = optimizer._optimizer
-        self._progress.initial_learning_rate = float(initial_lr)
+        self._progress = progress_of(optimizer)
+        self._progress.set_initial_rate(initial_lr)
         self._warmup, self._total = warmup_step_count, total_step_count
         self.step()
 
     def step(self) -> None:
         """Set the rate for the number of steps taken; call it after each step of the optimizer."""
         progress = self._progress
-        progress.learning_rate = progress.initial_learning_rate * self._factor(progress.step)
+        progress.set_rate(progress.initial_learning_rate * self._factor(progress.step))
 
     def _factor(self, t: int) -> float:
         if t < self._warmup:

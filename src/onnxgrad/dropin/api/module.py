@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxgrad.dropin.api.checkpoint_state import CheckpointState
+from onnxgrad.dropin.api.checkpoint_state import CheckpointState, state_of
 from onnxgrad.dropin.old.batch import Batch
 from onnxgrad.dropin.old.export import export_for_inference
 from onnxgrad.dropin.old.session import EvaluationSession, TrainingSession
+from onnxgrad.dropin.old.state import State
 from onnxgrad.errors import DropInError
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ class Module:
             )
         self.training = True
         self._state = state
-        self._train = TrainingSession(train_model_uri, state._state, session_options)
+        self._train = TrainingSession(train_model_uri, state_of(state), session_options)
         self._eval = None
         if eval_model_uri is not None:
-            self._eval = EvaluationSession(eval_model_uri, state._state, session_options)
+            self._eval = EvaluationSession(eval_model_uri, state_of(state), session_options)
 
     def __call__(
         self, *user_inputs
@@ -80,7 +81,7 @@ class Module:
         return self._eval
 
     def _expect_numbers(self) -> None:
-        if self._state._state.nominal:
+        if state_of(self._state).nominal:
             raise DropInError(f"the checkpoint of this Module is nominal. {LOAD}")
 
     def train(self, mode: bool = True) -> Module:
@@ -94,7 +95,7 @@ class Module:
 
     def lazy_reset_grad(self):
         """Let the gradients of the next step replace those that were summed up."""
-        self._train.accumulate = False
+        self._train.reset()
 
     def get_contiguous_parameters(self, trainable_only: bool = False) -> OrtValue:
         """Return the parameters as one float32 vector, in the order of the training model."""
@@ -118,7 +119,7 @@ class Module:
 
         It completes a nominal checkpoint, which needs all parameters.
         """
-        state = self._state._state
+        state = state_of(self._state)
         if state.nominal and trainable_only:
             raise DropInError(
                 "a nominal checkpoint needs the numbers of all parameters: "
@@ -139,7 +140,7 @@ class Module:
         state.nominal = False
 
     def _parameters(self, trainable_only: bool) -> dict[str, np.ndarray]:
-        state = self._state._state
+        state = state_of(self._state)
         names = [n for n in self._train.parameters if not trainable_only or n in state.trainable]
         return {n: state.arrays[n] for n in names}
 
@@ -153,7 +154,7 @@ class Module:
                 "Module(..., eval_model_uri=...) the eval_model.onnx of the artifacts"
             )
         self._expect_numbers()
-        arrays = self._state._state.arrays
+        arrays = state_of(self._state).arrays
         export_for_inference(self._eval.path, arrays, inference_model_uri, graph_output_names)
 
     def input_names(self) -> list[str]:
@@ -165,6 +166,11 @@ class Module:
         """Return the names of the outputs of a step in the present mode."""
         session = self._train if self.training else self._eval
         return [] if session is None else list(session.model.outputs)
+
+
+def state_of_module(module: Module) -> State:
+    """Return the parameters that a Module trains."""
+    return state_of(module._state)
 
 
 def _array(value) -> np.ndarray:

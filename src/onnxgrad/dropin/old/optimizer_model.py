@@ -17,7 +17,7 @@ from onnxgrad.dropin.old.old_ops import attributes
 from onnxgrad.dropin.old.training_model import load
 from onnxgrad.errors import DropInError
 from onnxgrad.train.optimizers import SGD, AdamW, Incoming
-from onnxgrad.train.step.buffers import Store
+from onnxgrad.train.step.buffers import Buffers
 
 MOMENTS = {"AdamWOptimizer": ("exp_avg", "exp_avg_sq"), "SGDOptimizerV2": ()}
 SAVED = {"AdamWOptimizer": 2, "SGDOptimizerV2": 1}  # the old package saves a moment for SGD too
@@ -38,7 +38,7 @@ class Algorithm:
         """Return the names of the state that it keeps per parameter."""
         return MOMENTS[self.kind]
 
-    def update(self, store: Store, lr: float, step: int) -> None:
+    def update(self, store: Buffers, lr: float, step: int) -> None:
         """Update every parameter from its gradient, in place; steps count from 1."""
         if self.max_norm is not None:
             _clip(store, self.max_norm)
@@ -70,7 +70,7 @@ class Algorithm:
         return optimizer, rate, step
 
 
-def _clip(store: Store, max_norm: float) -> None:
+def _clip(store: Buffers, max_norm: float) -> None:
     """Shrink the gradients themselves to the norm `max_norm`, as InplaceClipGradNorm does."""
     norm = math.sqrt(sum(_native.sum_of_squares([s.g]) for s in store.segments))
     scale = max_norm / (norm + 1e-6)

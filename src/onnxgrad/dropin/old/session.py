@@ -13,7 +13,7 @@ from onnxgrad.dropin.old.batch import Batch
 from onnxgrad.dropin.old.state import State
 from onnxgrad.dropin.old.training_model import ArtifactModel, evaluation_model, training_model
 from onnxgrad.errors import DropInError
-from onnxgrad.train.step.runner import Runner, session_options
+from onnxgrad.train.step.bound_session import BoundSession, session_options
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -35,9 +35,9 @@ class TrainingSession:
             state.allocate({n: tuple(self.model.shapes[n][1]) for n in self.parameters})
         self.store = state.place(self.parameters, self.model.statistics)
         self.accumulate = False  # the first gradients replace what is in the buffers
-        self._runner = _runner(self.model, state, self.parameters, options, self._outputs("g"))
-        _match_gradients(self.model, self._runner, path)
-        self._adding: Runner | None = None
+        self._bound = _bound(self.model, state, self.parameters, options, self._outputs("g"))
+        _match_gradients(self.model, self._bound, path)
+        self._adding: BoundSession | None = None
 
     def _outputs(self, to: str) -> dict[str, np.ndarray]:
         """Return the memory for gradients, `g` or `total` of a segment, and for new statistics."""
@@ -52,7 +52,7 @@ class TrainingSession:
     def run(self, batch: Batch) -> list[Any]:
         """Run a step; return the outputs that a user sees."""
         adds = self.accumulate
-        values = _run(self._adder() if adds else self._runner, batch)
+        values = _run(self._adder() if adds else self._bound, batch)
         if adds:
             for segment in self.store.segments:
                 _native.add_to([segment.g], [segment.total])
@@ -60,13 +60,16 @@ class TrainingSession:
         self.accumulate = True
         return values
 
-    def _adder(self) -> Runner:
-        """Return the runner that writes beside the gradients, which are added afterwards."""
+    def reset(self) -> None:
+        """Let the gradients of the next run replace those in the buffers."""
+        self.accumulate = False
+
+    def _adder(self) -> BoundSession:
+        """Return the session that writes beside the gradients, which are added afterwards."""
         if self._adding is None:
             for segment in self.store.segments:
-                if segment.total is None:  # another Module of this state may have made it
-                    segment.total = np.zeros_like(segment.g)
-            self._adding = self._runner.writing_to(self._outputs("total"))
+                segment.make_total()  # unless another Module of this state did
+            self._adding = self._bound.writing_to(self._outputs("total"))
         return self._adding
 
 
@@ -82,26 +85,28 @@ class EvaluationSession:
         self.path = path
         self.model = evaluation_model(path, state.arrays)
         parameters = [n for n in self.model.shapes if n in state.arrays]
-        self._runner = _runner(self.model, state, parameters, options, {})
+        self._bound = _bound(self.model, state, parameters, options, {})
 
     def run(self, batch: Batch) -> list[Any]:
         """Run on a batch; return the outputs."""
-        return _run(self._runner, batch)
+        return _run(self._bound, batch)
 
 
-def _runner(model: ArtifactModel, state: State, parameters, options, outputs) -> Runner:
+def _bound(model: ArtifactModel, state: State, parameters, options, outputs) -> BoundSession:
     inputs = {n: state.arrays[n] for n in parameters}
     try:
-        return Runner(model.model, options or session_options(None), inputs, outputs, model.outputs)
+        return BoundSession(
+            model.model, options or session_options(None), inputs, outputs, model.outputs
+        )
     except Exception as error:
         raise DropInError(f"onnxruntime refuses the model: {error}") from error
 
 
-def _run(runner: Runner, batch: Batch) -> list[Any]:
+def _run(session: BoundSession, batch: Batch) -> list[Any]:
     try:
         if batch.has_text:
-            return runner.run_unbound(batch.values)
-        return runner.run_values(batch.values)
+            return session.run_unbound(batch.values)
+        return session.run_values(batch.values)
     except Exception as error:
         raise DropInError(f"the step failed in onnxruntime: {error}") from error
 
@@ -129,9 +134,11 @@ def _match(model: ArtifactModel, state: State, path: str | os.PathLike[str]) -> 
     return inputs
 
 
-def _match_gradients(model: ArtifactModel, runner: Runner, path: str | os.PathLike[str]) -> None:
+def _match_gradients(
+    model: ArtifactModel, session: BoundSession, path: str | os.PathLike[str]
+) -> None:
     """The old package does not sum the gradient of a Where over the axes that it repeats."""
-    ranks = {o.name: len(o.shape) for o in runner.session.get_outputs() if o.shape is not None}
+    ranks = {o.name: len(o.shape) for o in session.session.get_outputs() if o.shape is not None}
     for name, gradient in model.gradients.items():
         dims = model.shapes[name][1]
         rank = ranks.get(gradient)

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.dropin.old.checkpoint import Checkpoint, OptimizerGroup, Property
 from onnxgrad.errors import DropInError
-from onnxgrad.train.step.buffers import Store
+from onnxgrad.train.step.buffers import Buffers
 
 
 class State:
@@ -25,15 +25,15 @@ class State:
         self.properties: dict[str, Property] = dict(checkpoint.properties)
         self.saved_optimizer = checkpoint.optimizer  # as it was read, until an Optimizer takes it
         self.optimizer: LiveOptimizer | None = None
-        self.store: Store | None = None
+        self.store: Buffers | None = None
 
-    def place(self, order: Iterable[str], statistics: Collection[str]) -> Store:
+    def place(self, order: Iterable[str], statistics: Collection[str]) -> Buffers:
         """Give every parameter its place; the second Module of a state uses what the first made."""
         if self.store is None:
             names = set(self.trainable)
             trained = {n: self.arrays[n] for n in order if n in names}
             kept = {n: self.arrays[n] for n in statistics}
-            self.store = Store(trained, dict.fromkeys(trained, 0), kept)
+            self.store = Buffers(trained, dict.fromkeys(trained, 0), kept)
             self.arrays.update(self.store.tensors())
         for name in statistics:
             self.store.statistics.setdefault(name, self.arrays[name])
@@ -45,6 +45,12 @@ class State:
         for name, array in self.arrays.items():
             if name in shapes and self.store is None:
                 self.arrays[name] = np.zeros(shapes[name], array.dtype)
+
+    def take_optimizer(self, moments: tuple[str, ...], saved: int) -> LiveOptimizer:
+        """Return the optimizer that keeps `moments`: the one that another began, or a new one."""
+        if self.optimizer is None or self.optimizer.moments != moments:
+            self.optimizer = LiveOptimizer(self, moments, saved)
+        return self.optimizer
 
     def gradient(self, name: str) -> np.ndarray | None:
         """Return the gradient of a parameter: None for a frozen one, and before a Module is made."""
@@ -107,6 +113,18 @@ class LiveOptimizer:
                         "the optimizer that it was saved with"
                     )
                 to[...] = found[title]
+
+    def count_step(self) -> None:
+        """Count a step."""
+        self.step += 1
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the next steps."""
+        self.learning_rate = float(rate)
+
+    def set_initial_rate(self, rate: float) -> None:
+        """Set the rate that a scheduler begins from."""
+        self.initial_learning_rate = float(rate)
 
     def group(self) -> OptimizerGroup:
         """Return what is to be saved; moments that the old package expects and nobody keeps are 0."""

@@ -21,6 +21,7 @@ from onnxgrad.model.lora.branch import Branch, Parts, initializer
 from onnxgrad.model.lora.layers import Layer
 from onnxgrad.model.lora.settings import Lora
 from onnxgrad.model.lora.shapes import rank_axis, shape_of
+from onnxgrad.model.lora.start import read as read_start
 
 
 def part_names(layer: Layer, variant: str) -> dict[str, str]:
@@ -147,9 +148,7 @@ def plan(model: ir.Model, lora: Lora) -> Adapter:
     found = layers_of.find(model)
     start = None
     if lora.start is not None:
-        from onnxgrad.model.lora.start import read
-
-        start = read(lora, found)
+        start = read_start(lora, found)
         lora, chosen, reason = start.lora, start.layers, f"those of {lora.start}"
     else:
         chosen, reason = targets.choose(found, lora.targets)

@@ -13,16 +13,20 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from onnxgrad.errors import AdapterError
 from onnxgrad.files.paths import read_bytes
 from onnxgrad.files.text import read_json
 from onnxgrad.files.write import write_bytes
-from onnxgrad.model.lora.adapter import Adapter
 from onnxgrad.model.lora.layers import Layer
+
+if TYPE_CHECKING:
+    from onnxgrad.model.lora.adapter import Adapter
 
 TENSORS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 PREFIX = "base_model.model."
@@ -81,7 +85,6 @@ def write(
     folder: str | os.PathLike[str], adapter: Adapter, tensors: Mapping[str, np.ndarray], base: str
 ) -> None:
     """Write the folder; a file in it is there in full or not at all."""
-    from safetensors.numpy import save
 
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -95,8 +98,6 @@ def write(
 
 def read(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the config and the tensors of a folder, names without peft's prefix."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
 
     folder = Path(folder)
     try:

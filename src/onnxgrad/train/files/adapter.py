@@ -24,13 +24,13 @@ from onnxgrad.train.files.export import export_draft, verify
 if TYPE_CHECKING:
     from onnxgrad.model.lora.adapter import Adapter
     from onnxgrad.train.loop.evaluation import Evaluation
-    from onnxgrad.train.step.setup import Setup
+    from onnxgrad.train.step.setup import TrainingPlan
 
 FILE = f"adapter{ort_file.SUFFIX}"
 MODEL = "model.onnx"
 
 
-def adapter_of(setup: Setup) -> Adapter:
+def adapter_of(setup: TrainingPlan) -> Adapter:
     """Return the adapter that a Trainer trains. Raises AdapterError where it trains none."""
     for change in setup.model.changes:
         if isinstance(change, LoraChange):
@@ -39,7 +39,7 @@ def adapter_of(setup: Setup) -> Adapter:
 
 
 def export_adapter(
-    setup: Setup, evaluation: Evaluation, folder: str | os.PathLike[str], base: str = ""
+    setup: TrainingPlan, evaluation: Evaluation, folder: str | os.PathLike[str], base: str = ""
 ) -> list[str]:
     """Write the folder; see Trainer.save_adapter. Returns notes."""
     adapter, source = adapter_of(setup), setup.model.source

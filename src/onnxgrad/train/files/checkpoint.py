@@ -15,27 +15,30 @@ import json
 import os
 import platform
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
+import onnxgrad
 from onnxgrad.errors import CheckpointError
 from onnxgrad.files.arrays import read_safetensors, save_safetensors
 from onnxgrad.files.paths import inside, open_file
 from onnxgrad.files.text import read_json
 from onnxgrad.files.write import flush, write_bytes
-
-if TYPE_CHECKING:
-    from onnxgrad.train.trainer import Trainer
+from onnxgrad.train.state import Progress, TrainState
 
 FORMAT = 1
 STATE = "trainer_state.json"
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 _TEMPORARY = ".unfinished-"
+_OPTIMIZER_STATE, _CALLBACK = "optimizer/", "callback/"  # prefixes in optimizer.safetensors
+# fields of a TrainState that trainer_state.json holds as they are
+_PLAIN = ("model", "step", "batches", "seed", "optimizer", "schedule", "callbacks")
 
 
-def save(trainer: Trainer, path: str | os.PathLike[str], progress: dict[str, Any]) -> Path:
+def save(state: TrainState, path: str | os.PathLike[str]) -> Path:
     """Write a checkpoint into the new folder `path`; one that is there is replaced.
 
     Raises CheckpointError where the disk is full or cannot be written; what was there remains.
@@ -46,7 +49,7 @@ def save(trainer: Trainer, path: str | os.PathLike[str], progress: dict[str, Any
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_unfinished(path.parent)
         temporary.mkdir()
-        _write(trainer, temporary, progress)
+        _write(state, temporary)
         _publish(temporary, path)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -54,27 +57,22 @@ def save(trainer: Trainer, path: str | os.PathLike[str], progress: dict[str, Any
     return path
 
 
-def _write(trainer: Trainer, folder: Path, progress: dict[str, Any]) -> None:
-    store = trainer.store
-    tensors = progress.pop("tensors", {})
-    optimizer = {f"optimizer/{n}": a for n, a in store.state().items()}
-    optimizer.update((f"callback/{n}", a) for n, a in tensors.items())
-    save_safetensors(store.tensors(), folder / MODEL)
-    save_safetensors(optimizer, folder / OPTIMIZER)
+def _write(state: TrainState, folder: Path) -> None:
+    tensors = {f"{_OPTIMIZER_STATE}{n}": a for n, a in state.optimizer_state.items()}
+    tensors.update((f"{_CALLBACK}{n}", a) for n, a in state.callback_tensors.items())
+    save_safetensors(state.weights, folder / MODEL)
+    save_safetensors(tensors, folder / OPTIMIZER)
     files = {name: _digest(folder / name) for name in (MODEL, OPTIMIZER)}
-    state = {
+    written = {
+        **state.extra,
         "format": FORMAT,
-        "model": trainer._setup.model.source.digest(),
         "files": files,
-        "step": trainer._stepper.steps,
-        "batches": trainer._stepper.batches,
-        "seed": trainer.seed,
-        "optimizer": type(trainer.optimizer).__name__,
-        "schedule": _schedule_state(trainer),
+        **{name: getattr(state, name) for name in _PLAIN},
+        "progress": None if state.progress is None else state.progress.as_dict(),
         "versions": _versions(),
-        **progress,
     }
-    write_bytes(folder / STATE, json.dumps(state, indent=1).encode())
+    kept = {k: v for k, v in written.items() if v is not None}
+    write_bytes(folder / STATE, json.dumps(kept, indent=1).encode())
 
 
 def _publish(temporary: Path, path: Path) -> None:
@@ -118,11 +116,19 @@ def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(found, key=lambda p: p.name, reverse=True)
 
 
-def restore(trainer: Trainer, path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Load a checkpoint, or the newest good one of a folder of them, into the trainer.
+@dataclass(frozen=True)
+class Found:
+    """The state of a checkpoint, its folder, and why newer ones were passed over."""
 
-    Returns its state, and under "refused" why newer ones were passed over. Raises CheckpointError
-    with every reason where none is good; the trainer is then as it was.
+    state: TrainState
+    path: Path
+    refused: list[str]
+
+
+def find(own: TrainState, path: str | os.PathLike[str]) -> Found:
+    """Read a checkpoint, or the newest good one of a folder of them, that continues the state `own`.
+
+    Raises CheckpointError with every reason where none is good.
     """
     path = Path(path)
     if not path.exists():
@@ -131,24 +137,25 @@ def restore(trainer: Trainer, path: str | os.PathLike[str]) -> dict[str, Any]:
     refused: list[str] = []
     for candidate in [path] if single else checkpoints(path):
         try:
-            state, weights, tensors = read(candidate)
-            _check(trainer, candidate, state, weights, tensors)
+            state = read(candidate)
         except CheckpointError as error:
             refused.append(str(error))
             continue
-        _load(trainer, state, weights, tensors)
-        return {**state, "refused": refused, "path": str(candidate)}
+        reason = state.mismatch(own)
+        if not reason:
+            return Found(state, candidate, refused)
+        refused.append(f"{candidate}: {reason}")
     raise CheckpointError("\n".join(refused))
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return state, weights and the other tensors of one checkpoint, after checking its files."""
+def read(path: Path) -> TrainState:
+    """Return the state of one checkpoint, after checking its files."""
     try:
-        state = read_json(inside(STATE, path))
-        files = state["files"]
-        if state["format"] > FORMAT:
+        written = read_json(inside(STATE, path))
+        files = written["files"]
+        if written["format"] > FORMAT:
             raise CheckpointError(
-                f"{path}: its format is {state['format']}, this onnxgrad reads up to {FORMAT}"
+                f"{path}: its format is {written['format']}, this onnxgrad reads up to {FORMAT}"
             )
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no checkpoint, {STATE} is missing") from error
@@ -164,47 +171,26 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, n
             raise CheckpointError(f"{path}: {name} is missing") from error
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{path}: {name} cannot be read ({error})") from error
-    return state, loaded[0], loaded[1]
+    try:
+        return _state(written, *loaded)
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: {STATE} is damaged or foreign ({error})") from error
 
 
-def _check(trainer: Trainer, path: Path, state: dict, weights: dict, tensors: dict) -> None:
-    if state.get("model") != trainer._setup.model.source.digest():
-        raise CheckpointError(f"{path}: it is a checkpoint of another model")
-    if state.get("seed") != trainer.seed:
-        raise CheckpointError(f"{path}: its seed is {state.get('seed')}, not {trainer.seed}")
-    own = type(trainer.optimizer).__name__
-    if state.get("optimizer") != own:
-        raise CheckpointError(f"{path}: its optimizer is {state.get('optimizer')}, not {own}")
-    saved = {**weights, **{n: a for n, a in tensors.items() if n.startswith("optimizer/")}}
-    mine = {
-        **trainer.store.tensors(),
-        **{f"optimizer/{n}": a for n, a in trainer.store.state().items()},
-    }
-    for name in sorted({*saved, *mine}):
-        if name not in saved or name not in mine:
-            side = "lacks" if name not in saved else "also trains"
-            raise CheckpointError(
-                f"{path}: it {side} {name!r}; were `trainable` or settings changed?"
-            )
-        if saved[name].shape != mine[name].shape or saved[name].dtype != mine[name].dtype:
-            raise CheckpointError(
-                f"{path}: {name!r} has shape {list(saved[name].shape)}, "
-                f"expected {list(mine[name].shape)}"
-            )
+def _state(written: dict, weights: dict, tensors: dict) -> TrainState:
+    progress, known = written.get("progress"), (*_PLAIN, "format", "files", "progress", "versions")
+    return TrainState(
+        weights=weights,
+        optimizer_state=_below(_OPTIMIZER_STATE, tensors),
+        callback_tensors=_below(_CALLBACK, tensors),
+        progress=None if progress is None else Progress(**progress),
+        extra={k: v for k, v in written.items() if k not in known},
+        **{name: written[name] for name in _PLAIN if name in written},
+    )
 
 
-def _load(trainer: Trainer, state: dict, weights: dict, tensors: dict) -> None:
-    store = trainer.store
-    for name, array in store.tensors().items():
-        array[...] = weights[name]
-    for name, array in store.state().items():
-        array[...] = tensors[f"optimizer/{name}"]
-    prefix = "callback/"
-    state["tensors"] = {n[len(prefix) :]: a for n, a in tensors.items() if n.startswith(prefix)}
-    trainer._stepper.resume(state["step"], state["batches"])
-    schedule = getattr(trainer.schedule, "then", trainer.schedule)
-    if state.get("schedule") and hasattr(schedule, "load_state"):
-        schedule.load_state(state["schedule"])
+def _below(prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {n[len(prefix) :]: a for n, a in tensors.items() if n.startswith(prefix)}
 
 
 def prune(folder: str | os.PathLike[str], keep: int) -> None:
@@ -215,16 +201,8 @@ def prune(folder: str | os.PathLike[str], keep: int) -> None:
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def _schedule_state(trainer: Trainer) -> dict[str, Any] | None:
-    schedule = getattr(trainer.schedule, "then", trainer.schedule)
-    return schedule.state() if hasattr(schedule, "state") else None
-
-
 def _versions() -> dict[str, str]:
-    import onnx
     import onnxruntime
-
-    import onnxgrad
 
     return {
         "onnxgrad": onnxgrad.__version__,

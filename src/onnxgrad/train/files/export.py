@@ -18,15 +18,15 @@ from onnxgrad.files.models import read_proto
 from onnxgrad.files.tensors import tensors as every_tensor
 from onnxgrad.files.write import check_target, copy_file, flush, replace, work_folder, write_bytes
 from onnxgrad.model.change import Draft
-from onnxgrad.model.source import Source
+from onnxgrad.model.source import OriginalModel
 
 if TYPE_CHECKING:
     from onnxgrad.train.loop.evaluation import Evaluation
-    from onnxgrad.train.step.setup import Setup
+    from onnxgrad.train.step.setup import TrainingPlan
 
 
 def export(
-    setup: Setup,
+    setup: TrainingPlan,
     evaluation: Evaluation,
     path: str | os.PathLike[str],
     metadata: Mapping[str, str],
@@ -42,7 +42,7 @@ def export(
 
 
 def export_draft(
-    source: Source,
+    source: OriginalModel,
     draft: Draft,
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
@@ -65,7 +65,7 @@ def export_draft(
 
 
 def _write(
-    source: Source,
+    source: OriginalModel,
     draft: Draft,
     work: Path,
     path: Path,
@@ -82,7 +82,7 @@ def _write(
     for tensor in every_tensor(model):
         if is_external(tensor):
             _move(tensor, names[place(tensor).location])
-    for name, tensor in Source.tensors_of(model):
+    for name, tensor in OriginalModel.tensors_of(model):
         if name in tensors:
             _set(tensor, tensors[name], work)
     for name in names.values():
@@ -164,7 +164,7 @@ def _data_of(path: Path) -> set[str]:
 
 def verify(
     file: Path,
-    setup: Setup,
+    setup: TrainingPlan,
     evaluation: Evaluation,
     path: Path,
     draft: Draft,
@@ -218,7 +218,7 @@ def _close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
     return bool(np.allclose(a, b, rtol=0, atol=tolerance * size + 1e-6, equal_nan=True))
 
 
-def _invented(setup: Setup) -> dict[str, np.ndarray] | None:
+def _invented(setup: TrainingPlan) -> dict[str, np.ndarray] | None:
     """Return inputs for a model that has not run yet; None where their shapes cannot be told."""
     rng, sample = np.random.default_rng(0), {}
     for name, value in setup.inputs.items():
@@ -233,6 +233,6 @@ def _invented(setup: Setup) -> dict[str, np.ndarray] | None:
     return sample
 
 
-def _is_random(setup: Setup) -> bool:
+def _is_random(setup: TrainingPlan) -> bool:
     random = ("RandomNormal", "RandomUniform", "Bernoulli", "Multinomial")
     return any(n.op_type.startswith(random) for n in setup.model.source.proto.graph.node)

@@ -7,38 +7,38 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.data.arrays import Batch
+from onnxgrad.data.arrays import Batch, Data
 from onnxgrad.errors import DataError
 from onnxgrad.train.step import build
+from onnxgrad.train.step.bound_session import BoundSession, session_options
 from onnxgrad.train.step.check import Checker, of_input, of_target
-from onnxgrad.train.step.runner import Runner, session_options
-from onnxgrad.train.step.setup import Setup
+from onnxgrad.train.step.setup import TrainingPlan
 
 
 class Evaluation:
     """Two sessions, made when first used: with the loss, and without targets."""
 
-    def __init__(self, setup: Setup, threads: int | None):
-        self.setup, self.threads = setup, threads
-        self._judge: Runner | None = None
-        self._predict: Runner | None = None
+    def __init__(self, plan: TrainingPlan, threads: int | None):
+        self.plan, self.threads = plan, threads
+        self._judging: BoundSession | None = None
+        self._predicting: BoundSession | None = None
         self.sample: dict[str, np.ndarray] | None = None  # inputs seen last, for the export's check
-        inputs = [of_input(v) for v in setup.inputs.values()]
-        targets = [of_target(t) for t in setup.objective.targets.values()]
+        inputs = [of_input(v) for v in plan.inputs.values()]
+        targets = [of_target(t) for t in plan.objective.targets.values()]
         self._inputs, self._all = Checker(inputs), Checker([*inputs, *targets])
 
-    def evaluate(self, data: Any, metrics: list[Any]) -> dict[str, float]:
+    def evaluate(self, data: Data, metrics: list[Any]) -> dict[str, float]:
         """Return the mean loss and every metric over the data."""
-        if self._judge is None:
-            self._judge = self._runner(with_loss=True)
-        objective = self.setup.objective
+        if self._judging is None:
+            self._judging = self._session(with_loss=True)
+        objective = self.plan.objective
         totals: dict[str, float] = {}
         rows = 0
         states = [(m, m.start()) for m in metrics]
         for batch in data.epoch(0):
             arrays = self._all(batch)
             count = self._rows(arrays)
-            results = self._judge.run(arrays)
+            results = self._judging.run(arrays)
             rows += count
             for key, name in self._loss_names.items():
                 totals[key] = totals.get(key, 0.0) + float(results[name]) * count
@@ -55,7 +55,7 @@ class Evaluation:
 
     def predict(self, x: Any, batch_size: int) -> Any:
         """Return the outputs for x, batch by batch."""
-        arrays = {n: np.asarray(a) for n, a in self.setup.names.join(x).items()}
+        arrays = {n: np.asarray(a) for n, a in self.plan.names.join(x).items()}
         rows = max((len(a) for a in arrays.values() if a.ndim), default=1)
         parts = []
         for start in range(0, max(rows, 1), batch_size):
@@ -67,23 +67,29 @@ class Evaluation:
 
     def run(self, batch: Batch) -> dict[str, np.ndarray]:
         """Return every output for one batch of inputs."""
-        if self._predict is None:
-            self._predict = self._runner(with_loss=False)
+        if self._predicting is None:
+            self._predicting = self._session(with_loss=False)
         arrays = self._inputs(batch)
-        self.sample = arrays
-        return self._predict.run(arrays)
+        self.remember(arrays)
+        return self._predicting.run(arrays)
+
+    def remember(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep the inputs of a batch, for the check of an export."""
+        self.sample = {n: arrays[n] for n in self.plan.inputs}
 
     def _rows(self, arrays: Mapping[str, np.ndarray]) -> int:
-        self.sample = {n: arrays[n] for n in self.setup.inputs}
+        self.remember(arrays)
         return next((len(a) for a in arrays.values() if a.ndim), 1)
 
-    def _runner(self, with_loss: bool) -> Runner:
-        setup = self.setup
-        tensors = setup.store.tensors()
-        objective = setup.objective if with_loss else None
-        model, loss, parts = build.evaluation_graph(setup.base.clone(), objective, tensors)
-        free = list(setup.outputs)
+    def _session(self, with_loss: bool) -> BoundSession:
+        plan = self.plan
+        tensors = plan.store.tensors()
+        objective = plan.objective if with_loss else None
+        model, loss, parts = build.evaluation_graph(plan.base.clone(), objective, tensors)
+        free = list(plan.outputs)
         if with_loss:
             self._loss_names = {"loss": loss, **{f"{o}_loss": n for o, n in parts.items()}}
-            free = [*setup.objective.losses, *self._loss_names.values()]
-        return Runner(model, session_options(self.threads), tensors, {}, list(dict.fromkeys(free)))
+            free = [*plan.objective.losses, *self._loss_names.values()]
+        return BoundSession(
+            model, session_options(self.threads), tensors, {}, list(dict.fromkeys(free))
+        )

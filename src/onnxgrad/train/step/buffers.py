@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from onnxgrad import _native
+
 ALIGNMENT = 64  # bytes: a cache line, and the widest register
 
 
@@ -50,8 +52,27 @@ class Segment:
         """Return one tensor of a flat buffer."""
         return flat[self.places[name]].reshape(self.shapes[name])
 
+    def make_total(self) -> None:
+        """Have a second buffer of gradients, of zeros when it is new."""
+        if self.total is None:
+            self.total = np.zeros_like(self.g)
 
-class Store:
+    def add_to_total(self) -> None:
+        """total += g"""
+        self.make_total()
+        _native.add_to([self.total], [self.g])
+
+    def exchange_total(self) -> None:
+        """Let `g` and `total` change places."""
+        self.g, self.total = self.total, self.g
+
+    def clear_total(self) -> None:
+        """Forget the gradients that were summed up."""
+        if self.total is not None:
+            self.total[...] = 0
+
+
+class Buffers:
     """Every tensor that changes: parameters in `segments`, running statistics in `statistics`."""
 
     def __init__(
@@ -105,6 +126,13 @@ class Store:
         """Give every segment the zeroed state that an optimizer works with."""
         for segment in self.segments:
             segment.state = {k: aligned_zeros(segment.p.size, segment.p.dtype) for k in kinds}
+
+    def load(self, tensors: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
+        """Copy the numbers of parameters and statistics, and of the optimizer's state, into place."""
+        for name, array in self.tensors().items():
+            array[...] = tensors[name]
+        for name, array in self.state().items():
+            array[...] = state[name]
 
     def take_statistics(self) -> None:
         """Make the statistics that the last step wrote the current ones."""

@@ -9,24 +9,26 @@ import numpy as np
 import onnx
 
 from onnxgrad.ort import session
-from onnxgrad.train.step.runner import session_options
+from onnxgrad.train.step.bound_session import session_options
 
 if TYPE_CHECKING:
-    from onnxgrad.train.step.setup import Setup
-    from onnxgrad.train.step.stepper import Stepper
+    from onnxgrad.train.step.setup import TrainingPlan
+    from onnxgrad.train.step.training_step import TrainingStep
 
 
-def first_bad(setup: Setup, stepper: Stepper, arrays: Mapping[str, np.ndarray]) -> str | None:
+def first_bad(
+    plan: TrainingPlan, step: TrainingStep, arrays: Mapping[str, np.ndarray]
+) -> str | None:
     """Return the first value, in the order of the graph, that holds NaN or inf; None if none does.
 
     Inputs that hold inf on purpose (a mask) are not named unless nothing else is.
     """
-    inputs = {**stepper.bound_inputs(), **arrays}
-    for name, array in stepper.bound_inputs().items():
+    inputs = {**step.bound_inputs(), **arrays}
+    for name, array in step.bound_inputs().items():
         if _bad(array):
             return name
     model = onnx.ModelProto()
-    model.CopyFrom(setup.graph.model)
+    model.CopyFrom(plan.graph.model)
     shown = {o.name for o in model.graph.output}
     names = []
     for node in model.graph.node:
@@ -36,7 +38,7 @@ def first_bad(setup: Setup, stepper: Stepper, arrays: Mapping[str, np.ndarray]) 
             names.append(name)
             if name not in shown:
                 model.graph.output.append(onnx.ValueInfoProto(name=name))
-    options = session_options(stepper.threads)
+    options = session_options(step.threads)
     options.graph_optimization_level = _no_optimization()
     values = session(model, options).run(names, inputs)
     return next((n for n, v in zip(names, values, strict=True) if _bad(v)), None)

@@ -17,10 +17,10 @@ from onnxgrad.notes import Note
 from onnxgrad.train.foreign_loss import resolve as resolve_loss
 from onnxgrad.train.optimizers import Optimizer, override
 from onnxgrad.train.step import build
-from onnxgrad.train.step.buffers import Store
+from onnxgrad.train.step.buffers import Buffers
 
 
-class Setup:
+class TrainingPlan:
     """The graphs and the store of one Trainer."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Setup:
         self.notes += self.objective.notes
         group_of, self.group_optimizers = self._groups(groups, optimizer)
         parameters_ = {n: arrays[n] for n in self.trainable}
-        self.store = Store(parameters_, group_of, {n: arrays[n] for n in statistics})
+        self.store = Buffers(parameters_, group_of, {n: arrays[n] for n in statistics})
         kinds = dict.fromkeys(k for o in self.group_optimizers for k in o.kinds())
         self.store.add_state(kinds)
         targets = tuple(t.name for t in self.objective.targets.values())
@@ -120,6 +120,10 @@ class Setup:
             settings.append(override(optimizer, {"weight_decay": 0.0}))
             of.update(dict.fromkeys(undecayed, len(settings) - 1))
         return of, settings
+
+    def set_batch(self, number: int) -> None:
+        """Let the random numbers of the next run be those of this batch."""
+        self.key[1] = number
 
     def loss_values(self) -> dict[str, ir.Value]:
         """Return the outputs that have a loss."""

@@ -42,7 +42,7 @@ def _waiting(version: str) -> dict[str, str]:
     return {"session.intra_op.spin_duration_us": "50", "session.force_spinning_stop": "1"}
 
 
-class Runner:
+class BoundSession:
     """Runs one model. `inputs` and `outputs` are arrays that stay where they are."""
 
     def __init__(
@@ -59,8 +59,8 @@ class Runner:
         self._inputs = inputs
         self._bind(outputs)
 
-    def writing_to(self, outputs: Mapping[str, np.ndarray]) -> Runner:
-        """Return a runner of the same session that writes to other arrays."""
+    def writing_to(self, outputs: Mapping[str, np.ndarray]) -> BoundSession:
+        """Return a binding of the same session that writes to other arrays."""
         other = copy.copy(self)
         other._bind(outputs)
         return other

@@ -9,19 +9,29 @@ import numpy as np
 
 from onnxgrad import _native
 from onnxgrad.train.optimizers import Incoming
+from onnxgrad.train.parallel import Communicator
+from onnxgrad.train.step.bound_session import BoundSession, session_options
 from onnxgrad.train.step.check import Checker, of_input, of_target
 from onnxgrad.train.step.clock import Clock
-from onnxgrad.train.step.runner import Runner, session_options
-from onnxgrad.train.step.setup import Setup
+from onnxgrad.train.step.setup import TrainingPlan
 
 
-class Stepper:
+class NotFinite(Exception):
+    """A loss or gradient that is not finite; `what` says which. Nothing was changed."""
+
+    def __init__(self, what: str):
+        super().__init__(f"{what} is not finite")
+        self.what = what
+
+
+class TrainingStep:
     """Owns the training session and counts the steps."""
 
     def __init__(
         self,
-        setup: Setup,
+        plan: TrainingPlan,
         threads: int | None,
+        communicator: Communicator,
         *,
         clip_norm: float | None,
         clip_value: float | None,
@@ -32,30 +42,30 @@ class Stepper:
                 raise ValueError(f"{name} is {value!r}, expected a number > 0")
         if accumulate < 1:
             raise ValueError(f"accumulate is {accumulate!r}, expected at least 1")
-        self.setup, self.store = setup, setup.store
+        self.plan, self.store, self.communicator = plan, plan.store, communicator
         self.clip_norm, self.clip_value, self.accumulate = clip_norm, clip_value, accumulate
         self.steps = 0  # of the optimizer
         self.batches = 0
         self._waiting = 0  # batches whose gradients are summed up and not yet applied
         self.threads = threads
         self.clock = Clock()
-        objective, graph = setup.objective, setup.graph
-        specs = [of_input(v) for v in setup.inputs.values()]
+        objective, graph = plan.objective, plan.graph
+        specs = [of_input(v) for v in plan.inputs.values()]
         specs += [of_target(t) for t in objective.targets.values()]
         self.checker = Checker(specs)
-        kinds = {o: v.dtype.numpy() for o, v in setup.loss_values().items()}
+        kinds = {o: v.dtype.numpy() for o, v in plan.loss_values().items()}
         self._loss = np.zeros((), next(iter(kinds.values())))
         self._parts = {o: np.zeros((), kinds[o]) for o in graph.parts}
-        self.runner = Runner(
+        self.session = BoundSession(
             graph.model, session_options(threads), self.bound_inputs(), self._bound_outputs()
         )
 
     def bound_inputs(self) -> dict[str, np.ndarray]:
         """Return the inputs of the training graph that are no part of a batch."""
-        return {**self.store.tensors(), **self.setup.settings}
+        return {**self.store.tensors(), **self.plan.settings}
 
     def _bound_outputs(self) -> dict[str, np.ndarray]:
-        graph, store = self.setup.graph, self.store
+        graph, store = self.plan.graph, self.store
         outputs = {graph.loss: self._loss}
         outputs.update((name, self._parts[o]) for o, name in graph.parts.items())
         outputs.update((g, store.gradient(n)) for n, g in graph.gradients.items())
@@ -65,26 +75,22 @@ class Stepper:
     def step(self, arrays: Mapping[str, np.ndarray], rates: Sequence[float]) -> dict[str, float]:
         """Run on a checked batch, and apply the gradients when their time has come.
 
-        The result has "bad" with the name of what is not finite; nothing was changed then.
+        Raises NotFinite, and has changed nothing then.
         """
-        self.setup.key[1] = self.batches
+        self.plan.set_batch(self.batches)
         with self.clock("forward and backward"):
-            self.runner.run(arrays)
+            self.session.run(arrays)
         logs = {"loss": float(self._loss)}
         logs.update((f"{o}_loss", float(v)) for o, v in self._parts.items())
         if not math.isfinite(logs["loss"]):
-            return {**logs, "bad": "loss"}
+            raise NotFinite("loss")
         norm = None
         if self.accumulate == 1:
             norm = self._update(rates, 1)
         else:
-            if not math.isfinite(self._norm(1)):
-                return {**logs, "bad": "gradient"}
             self._add()
             if self._waiting == self.accumulate:
                 norm = self.apply(rates)
-        if norm is not None and not math.isfinite(norm):
-            return {**logs, "bad": "gradient"}
         self.store.take_statistics()
         self.batches += 1
         return logs if norm is None else {**logs, "grad_norm": norm}
@@ -93,49 +99,51 @@ class Stepper:
         """Continue the count of a checkpoint; gradients that wait belong to the past."""
         self.steps, self.batches, self._waiting = steps, batches, 0
         for segment in self.store.segments:
-            if segment.total is not None:
-                segment.total[...] = 0
+            segment.clear_total()
 
     def apply(self, rates: Sequence[float]) -> float | None:
         """Apply the mean of the gradients that were summed up; return its norm, None for nothing."""
         if not self._waiting:
             return None
         for segment in self.store.segments:
-            segment.g, segment.total = segment.total, segment.g
+            segment.exchange_total()
         try:
             return self._update(rates, self._waiting)
         finally:
             for segment in self.store.segments:
-                segment.g, segment.total = segment.total, segment.g
-                segment.total[...] = 0
+                segment.exchange_total()
+                segment.clear_total()
             self._waiting = 0
 
     def _add(self) -> None:
+        self._norm(1)  # before they join the others, which are good
         for segment in self.store.segments:
-            if segment.total is None:
-                segment.total = np.zeros_like(segment.g)
-            _native.add_to([segment.total], [segment.g])
+            segment.add_to_total()
         self._waiting += 1
 
     def _norm(self, count: int) -> float:
+        """Return the norm of the gradients over `count`; raise NotFinite where they have none."""
         squares = sum(_native.sum_of_squares([s.g]) for s in self.store.segments)
+        if not math.isfinite(squares):
+            raise NotFinite("gradient")
         return math.sqrt(squares) / count
 
     def _update(self, rates: Sequence[float], count: int) -> float:
         """Clip and apply the gradients, the sum of `count` batches; return their norm."""
+        if self.communicator.size > 1:
+            with self.clock("other processes"):
+                self.communicator.average([s.g for s in self.store.segments])
         with self.clock("optimizer"):
             return self._apply_update(rates, count)
 
     def _apply_update(self, rates: Sequence[float], count: int) -> float:
         norm = self._norm(count)
-        if not math.isfinite(norm):
-            return norm
         scale = 1.0 / count
         if self.clip_norm is not None:
             scale *= min(1.0, self.clip_norm / (norm + 1e-6))
         incoming = Incoming(scale, self.clip_value or 0.0)
         self.steps += 1
         for segment in self.store.segments:
-            optimizer = self.setup.group_optimizers[segment.group]
+            optimizer = self.plan.group_optimizers[segment.group]
             optimizer.update(segment, rates[segment.group], self.steps, incoming)
         return norm

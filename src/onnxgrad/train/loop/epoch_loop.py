@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import threading
 import time
@@ -11,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.data.arrays import ArrayData, make_data
+from onnxgrad.data.arrays import ArrayData, Data, make_data
 from onnxgrad.errors import CheckpointError
+from onnxgrad.train.files import checkpoint
+from onnxgrad.train.state import Progress, TrainState
 
 
 @dataclass
@@ -34,24 +37,8 @@ class History:
         return {k: self[k] for k in keys}
 
 
-@dataclass
-class Progress:
-    """Where a run stands. A checkpoint holds it, and a resumed run begins from it."""
-
-    epoch: int = 0  # complete epochs
-    position: int = 0  # batches of the current epoch that are done
-    loss_sum: float = 0.0  # of those batches, weighted by rows
-    rows: int = 0
-    epochs: list[dict[str, float]] = field(default_factory=list)
-    data: dict[str, Any] = field(default_factory=dict)  # what the position counts in
-
-    def state(self) -> dict[str, Any]:
-        """Return this as plain data."""
-        return dict(vars(self))
-
-
-class Loop:
-    """One call of `fit`. Callbacks get it, and may set `stop` to a reason."""
+class EpochLoop:
+    """One call of `fit`. Callbacks get it; `end("a reason")`, or setting `stop` to one, ends the run."""
 
     def __init__(self, trainer, data, validation, epochs, batch_size, callbacks):
         self.trainer, self.data, self.epochs = trainer, data, epochs
@@ -63,8 +50,8 @@ class Loop:
         self.total_steps: int | None = None
         self.started = 0.0
 
-    def _validation(self, validation: Any) -> Any:
-        names, seed = self.trainer._setup.names, self.trainer.seed
+    def _validation(self, validation: Any) -> Data | None:
+        names, seed = self.trainer.names, self.trainer.seed
         if validation is None:
             return None
         if isinstance(validation, float):
@@ -78,10 +65,10 @@ class Loop:
         trainer = self.trainer
         self.started = time.monotonic()
         self.max_steps, self.max_time = max_steps, max_time
-        self._bind_schedule(steps_per_epoch)
+        self.total_steps = self._total(steps_per_epoch)
+        trainer.bind_schedule(self.total_steps)
         if resume is not None:
-            state = trainer.load_checkpoint(resume)
-            self._restore(state)
+            self._restore(checkpoint.find(trainer.state(), resume))
         with Interruption() as interruption:
             self.interruption = interruption
             self._tell("on_fit_begin")
@@ -97,28 +84,39 @@ class Loop:
             raise KeyboardInterrupt
         return History(self.progress.epochs, self.stop, time.monotonic() - self.started)
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        if "progress" not in state:
-            return  # saved by hand: the weights and the optimizer continue, the data begins anew
-        mine, self.progress = self.progress.data, Progress(**state["progress"])
-        if self.progress.data != mine:
+    def end(self, reason: str) -> None:
+        """End the run after the step or epoch at hand; History tells the reason."""
+        self.stop = reason
+
+    def state(self) -> TrainState:
+        """Return where the run stands: the trainer's state, the position in the data, the callbacks' own."""
+        return dataclasses.replace(
+            self.trainer.state(),
+            progress=self.progress,
+            callbacks=self.callback_state(),
+            callback_tensors=self.callback_tensors(),
+        )
+
+    def _restore(self, found: checkpoint.Found) -> None:
+        mine, state = self.progress, found.state
+        if state.progress is not None and state.progress.data != mine.data:
             raise CheckpointError(
-                f"{state['path']}: its data is {self.progress.data}, not {mine}; "
+                f"{found.path}: its data is {state.progress.data}, not {mine.data}; "
                 "a run continues on the data it began with"
             )
-        self._restore_callbacks(state)
+        self.trainer.load_state(state)
+        if state.progress is not None:  # else saved by hand: the data begins anew
+            self.progress = state.progress
+            self._restore_callbacks(state)
 
-    def _bind_schedule(self, steps_per_epoch: int | None) -> None:
-        trainer, total = self.trainer, None
+    def _total(self, batches_per_epoch: int | None) -> int | None:
+        """Return the number of optimizer steps of the run; None for a stream of unknown length."""
         try:
-            batches = steps_per_epoch or len(self.data)
-            total = -(-batches // trainer._stepper.accumulate) * self.epochs
+            batches = batches_per_epoch or len(self.data)
         except TypeError:
-            pass  # a stream of unknown length
-        if self.max_steps is not None:
-            total = self.max_steps if total is None else min(total, self.max_steps)
-        self.total_steps = total
-        trainer.schedule = trainer.schedule.bound(total)
+            return self.max_steps
+        total = -(-batches // self.trainer.accumulate) * self.epochs
+        return total if self.max_steps is None else min(total, self.max_steps)
 
     def _epoch(self, steps_per_epoch: int | None) -> None:
         p = self.progress
@@ -127,16 +125,15 @@ class Loop:
         for batch in self._batches(steps_per_epoch):
             logs = self.trainer.train_batch(batch)
             rows = next((len(a) for a in batch.arrays.values() if np.ndim(a)), 1)
-            p.position, p.rows = p.position + 1, p.rows + rows
-            p.loss_sum += logs["loss"] * rows
+            p.count(logs["loss"], rows)
             self._tell("on_step_end", logs)
             if "grad_norm" in logs and self._ends():  # not amid gradients that are being summed up
                 return
-        norm = self.trainer.apply()
+        self.trainer.apply()
         if p.rows == 0:
-            self.stop = "the data has no batches"
+            self.end("the data has no batches")
             return
-        self._end_epoch(norm)
+        self._end_epoch()
 
     def _batches(self, steps_per_epoch: int | None) -> Iterator[Any]:
         p = self.progress
@@ -155,19 +152,16 @@ class Loop:
             self.stop = f"max_time={self.max_time}"
         return bool(self.stop)
 
-    def _end_epoch(self, norm: float | None) -> None:
+    def _end_epoch(self) -> None:
         p, trainer = self.progress, self.trainer
         logs = {"epoch": p.epoch + 1, "step": trainer.steps, "loss": p.loss_sum / p.rows}
         if self.validation is not None:
             with trainer.clock("validation"):
-                result = trainer._evaluation.evaluate(self.validation, trainer.metrics)
+                result = trainer.evaluate(self.validation)
             logs.update((f"val_{k}", v) for k, v in result.items())
-        logs["lr"] = trainer._rates()[0]
-        p.epochs.append(logs)
-        p.epoch, p.position, p.loss_sum, p.rows = p.epoch + 1, 0, 0.0, 0
-        schedule = getattr(trainer.schedule, "then", trainer.schedule)
-        if hasattr(schedule, "observe") and schedule.monitor in logs:
-            schedule.observe(logs[schedule.monitor])
+        logs["lr"] = trainer.rates()[0]
+        p.end_epoch(logs)
+        trainer.schedule.end_epoch(logs)
         self._tell("on_epoch_end", logs)
 
     def _tell(self, event: str, *arguments: Any) -> None:
@@ -195,16 +189,16 @@ class Loop:
             for key, array in callback.tensors().items()
         }
 
-    def _restore_callbacks(self, state: dict[str, Any]) -> None:
-        saved, tensors = state.get("callbacks", {}), state.get("tensors", {})
+    def _restore_callbacks(self, state: TrainState) -> None:
         for name, callback in self._named_callbacks().items():
-            if name in saved:
-                own = {
-                    n.removeprefix(f"{name}/"): a
-                    for n, a in tensors.items()
-                    if n.startswith(f"{name}/")
+            if name in state.callbacks:
+                prefix = f"{name}/"
+                tensors = {
+                    n.removeprefix(prefix): a
+                    for n, a in state.callback_tensors.items()
+                    if n.startswith(prefix)
                 }
-                callback.load_state(saved[name], own)
+                callback.load_state(state.callbacks[name], tensors)
 
 
 class Interruption:
@@ -232,12 +226,12 @@ class Interruption:
             signal.signal(signal.SIGINT, self._old)
 
 
-def _description(data: Any) -> dict[str, Any]:
+def _description(data: Data) -> dict[str, Any]:
     names = ("rows", "batch_size", "shuffle")
     return {n: getattr(data, n) for n in names if hasattr(data, n)}
 
 
-def split(data: Any, share: float, seed: int) -> tuple[ArrayData, ArrayData]:
+def split(data: Data, share: float, seed: int) -> tuple[ArrayData, ArrayData]:
     """Set a share of the rows aside, chosen by the seed; return the rest and what was set aside."""
     if not isinstance(data, ArrayData):
         raise ValueError("validation is a share, which needs arrays; give (x, y) for a stream")
