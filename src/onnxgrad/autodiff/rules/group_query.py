@@ -106,10 +106,12 @@ def _turner(op, cos, sin, position_ids, interleaved, do_rotary):
         if isinstance(rotated, int) and isinstance(size, int) and 2 * rotated < size // heads:
             partial = {"rotary_embedding_dim": 2 * rotated}
         back = sin if direction > 0 else op.Neg(sin)
-        return op(
+        turned = op(
             "RotaryEmbedding", x, start, cos, back, domain="com.microsoft",
             interleaved=int(interleaved), num_heads=heads, **partial,
         )  # fmt: skip
+        turned.dtype, turned.shape = op.dtype(x), x.shape
+        return turned
 
     return turn
 
