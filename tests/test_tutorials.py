@@ -50,7 +50,7 @@ def accuracy(path: str, x: np.ndarray, y: np.ndarray) -> float:
 
 def test_every_page_is_tested_and_linked():
     pages = {p.stem for p in PAGES.glob("*.md")}
-    assert pages == {"fine-tune", "time-series", "own-loss", "gradients", "resume", "cpp"}
+    assert pages == {"fine-tune", "time-series", "own-loss", "gradients", "resume", "cpp", "lora"}
     readme = (PAGES.parents[1] / "README.md").read_text()
     assert [p for p in pages if f"docs/tutorials/{p}.md" not in readme] == []
 
@@ -67,6 +67,16 @@ def test_fine_tune():
     assert tuned > 0.9
     assert len(Path("answers.csv").read_text().splitlines()) == 301
     assert Path("photos.csv").read_text().startswith("class,logits_0,")
+
+
+def test_lora(capsys):
+    pytest.importorskip("tokenizers")
+    names = run_page("lora")
+    out = capsys.readouterr().out
+    for prompt, completion in names["answers"].items():
+        assert f"{prompt!r} -> " in out
+        assert f"and with the adapter {completion!r}" in out
+    assert names["history"]["loss"][-1] < 0.05
 
 
 def test_time_series():
