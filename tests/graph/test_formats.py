@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnxgrad
 from onnxgrad.errors import GradientError, ModelError, OnnxGradError
+from onnxgrad.graph import load
 
 CPU = ["CPUExecutionProvider"]
 
@@ -226,3 +227,41 @@ def test_weights_inside_branches_are_trained_and_written_where_they_were(names, 
     np.testing.assert_array_equal(run(written, other)[0], run(made, other)[0])
     inner = [a.g for n in written.graph.node for a in n.attribute]
     assert [len(g.initializer) for g in inner] == [1, 1]
+
+
+# ---- shapes that a file declares and the run does not keep
+
+
+def declared_wrongly():
+    """A softmax over a mask, as an exporter declares it: by the eleven steps of its example."""
+    made = model(
+        """g (float[1,T,4] x, float[1,T] mask) => (float[1,3] y, float[1,11] attention)
+           { a = MatMul(x, w) b = ReduceSum<keepdims=0>(a, last) c = Equal(mask, zero) s = Shape(c)
+             n = ConstantOfShape(s) d = Where(c, n, b) attention = Softmax<axis=1>(d)
+             e = Unsqueeze(attention, one) f = MatMul(e, a) y = Squeeze(f, one) }""",
+        w=normal(4, 3), last=np.array([2]), zero=np.float32(0), one=np.array([1]),
+    )  # fmt: skip
+    return made
+
+
+def test_a_size_of_the_exporters_example_does_not_bind_the_gradient():
+    made = declared_wrongly()
+    feed = {"x": normal(1, 7, 4), "mask": np.ones((1, 7), "f4")}
+    session = onnxgrad.session(onnxgrad.vjp(made, outputs=["attention"], wrt=["w"]))
+    gradient = session.run(["w_grad"], {**feed, "attention_grad": normal(1, 7)})[0]
+    step, moved = 1e-2 * normal(4, 3, seed=5), []
+    for sign in (1, -1):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(made)
+        copy.graph.initializer[0].CopyFrom(numpy_helper.from_array(normal(4, 3) + sign * step, "w"))
+        moved.append((run(copy, feed)[1] * normal(1, 7)).sum())
+    assert np.vdot(gradient, step) == pytest.approx((moved[0] - moved[1]) / 2, rel=1e-2)
+
+
+def test_a_declared_size_that_nothing_can_change_is_kept():
+    made = model(
+        "g (float[N,4] x) => (float[N,3] y) { y = my.domain.Classify(x) }",
+        domains=[("my.domain", 1)],
+    )
+    (output,) = load(made).graph.outputs
+    assert [d if isinstance(d, int) else d.value for d in output.shape] == ["N", 3]

@@ -222,7 +222,7 @@ def _expect_scalar(value: ir.Value) -> None:
     shape = value.shape
     if shape is not None and any(d != 1 for d in shape):
         raise ValueError(
-            f"output {value.name!r} has shape {list(shape)}, expected a scalar; "
+            f"output {value.name!r} has shape [{', '.join(map(str, shape))}], expected a scalar; "
             "use vjp for a tensor, with a cotangent of its shape"
         )
 

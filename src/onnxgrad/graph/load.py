@@ -77,9 +77,10 @@ def _forget_negative_sizes(model: ir.Model) -> None:
 
 
 def _infer_outputs(model: ir.Model) -> None:
-    """Infer shapes, and correct outputs that are declared with a rank that they do not have.
+    """Infer shapes; of the shapes that outputs are declared with, keep what the run keeps.
 
-    onnxruntime only warns of those; a cotangent input of the wrong rank it would refuse.
+    onnxruntime only warns of a declared rank or size that is wrong; a cotangent input of that shape
+    it would refuse, and a gradient that counts on it would be wrong.
     """
     outputs = [v for graph in model.graphs() for v in graph.outputs]
     declared = {v: v.shape for v in outputs if v.producer() is not None}
@@ -87,9 +88,34 @@ def _infer_outputs(model: ir.Model) -> None:
         value.shape = None
     bodies.forget_shapes(model)
     infer(model)
+    free = [
+        i for v in model.graph.inputs for i, d in enumerate(v.shape or ()) if type(d) is not int
+    ]
+    batch, others = bool(free), any(free)
     for value, shape in declared.items():
-        if value.shape is None or (shape is not None and len(shape) == len(value.shape)):
-            value.shape = shape
+        if shape is not None:
+            value.shape = _kept(shapes.dims(value), shape, batch, others)
+
+
+def _kept(found: shapes.Dims | None, declared: ir.Shape, batch: bool, others: bool) -> ir.Shape:
+    """Merge a shape that was inferred with the one that an output is declared with.
+
+    Exporters declare the sizes of the example that they traced. Where inference does not tell a
+    size, a declared number holds only if no input may have another one: `batch` says that some
+    size of an input is free, `others` that one behind the first axis is.
+    """
+    if found is not None and len(found) != len(declared):
+        return ir.Shape(found)
+    if found is None and all(size == 1 for size in declared):
+        return declared  # a number in all but name, such as a loss
+    sizes: list[int | str | None] = []
+    for i, size in enumerate(declared):
+        known = None if found is None else found[i]
+        if isinstance(known, int) or not isinstance(size, int):
+            sizes.append(known if isinstance(known, int) else size.value)
+        else:
+            sizes.append(known if (others if i else batch) else size)
+    return ir.Shape(sizes)
 
 
 def infer(model: ir.Model) -> None:
