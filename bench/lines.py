@@ -151,6 +151,16 @@ def _attention(title, n, h, s, d, causal=0):
                 target=1.0, causal=causal, dY=normal(n, h, s, d), derive=_attended(causal), **samples)  # fmt: skip
 
 
+def _linear(title, rows, depth, columns):
+    """X·W + B, and its three gradients."""
+    given = {"X": normal(rows, depth), "W": normal(depth, columns)}
+    flops = 2.0 * rows * depth * columns
+    yield bench("LinearTraining", title, "torch.addmm(B, X, W)", share="fma", flops=flops, target=1.0,
+                B=normal(columns), **given)  # fmt: skip
+    yield bench("LinearGrad", title, "(dY @ W.t(), X.t() @ dY, dY.sum(0))", share="fma", flops=2 * flops, target=1.0,
+                dY=normal(rows, columns), **given)  # fmt: skip
+
+
 def _attended(causal):
     """Y and LSE as AttentionTraining gives them."""
 
@@ -228,6 +238,9 @@ BENCHES = [
     _conv("1×256×14², 3×3", 1, 256, 256, (14, 14), 3, pad=1, target=1.2),
     *recurrent.lines(bench, _s),
     bench("SeededDropout", "4 M", "torch.native_dropout(X, 0.1, True)", X=normal(N), key=_s.exactly([1, 2]), ratio=0.1),
+    *_linear("512 × 768 by 3072", 512, 768, 3072),
+    *_linear("580 × 192 by 768", 580, 192, 768),
+    *_linear("1024 × 256 by 1024", 1024, 256, 1024),
     bench("GeluTraining", "4 M", "torch.nn.functional.gelu(X)", X=normal(N)),
     *_attention("4×12 heads of 64, 128 tokens", 4, 12, 128, 64),
     *_attention("4×4 heads of 64, 256 tokens, causal", 4, 4, 256, 64, causal=1),

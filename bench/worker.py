@@ -35,10 +35,10 @@ class Worker:
             line = ""
         return json.loads(line) if line else {"error": "the process ended"}
 
-    def times(self, seconds: float) -> list[float]:
+    def times(self, seconds: float, clock: str = "wall") -> list[float]:
         """Times of single calls. Returns when the process sleeps: threads of onnxruntime and PyTorch go on waiting for
         work for some milliseconds, on a processor that the next contender needs."""
-        times = self.ask(time=seconds)["times"]
+        times = self.ask(time=seconds, clock=clock)["times"]
         end = time.perf_counter() + LONGEST_AWAKE
         while self.is_awake() and time.perf_counter() < end:
             time.sleep(1e-3)

@@ -18,6 +18,7 @@ ELSEWHERE = {
         "com.microsoft",
         "AttentionTraining",
     ): "tests/test_attention.py: no form in standard operators",
+    ("com.microsoft", "LinearTraining"): "tests/graph/test_patterns.py: what it stands for",
     ("com.microsoft", "GeluTraining"): "tests/graph/test_patterns.py: what it stands for",
     ("com.microsoft", "FakeQuant"): "test_fake_quant.py: rounding has no central difference",
     ("", "CastLike"): "test_walk.py: its second input is only a type",

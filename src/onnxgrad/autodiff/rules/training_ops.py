@@ -22,3 +22,9 @@ def gelu_training(op, X, dY, *, form="erf", alpha=1.0):
     if form == "sigmoid":
         return op.QuickGeluGrad(dY, X, alpha=float(alpha))
     return op.GeluGrad(dY, X) if form == "erf" else op.FastGeluGrad(dY, X)
+
+
+@_rule("LinearTraining", inputs="X W B", outputs="Y", wrt="X W B")
+def linear_training(op, X, W, dY, *, need):
+    """dX, dW and dB in one call, which packs dY once."""
+    return op.LinearGrad(dY, X, W, outputs=need)

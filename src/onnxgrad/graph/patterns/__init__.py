@@ -1,8 +1,10 @@
-"""What exporters write out in parts, seen again: attention, Gelu, Swish, RMSNorm, LayerNorm.
+"""What exporters write out in parts, seen again: attention, linear layers, Gelu, Swish, RMSNorm, LayerNorm.
 
     matching.py     what patterns ask of a graph
-    attention.py    softmax(Q·Kᵀ·scale + mask)·V, with the split of packed queries, keys and values
+    attention.py    softmax(Q·Kᵀ·scale + mask)·V
+    heads.py        where its queries, keys and values come from: transposed, or cut out of one packed projection
     activations.py  Gelu by Erf or Tanh, Swish and QuickGelu
+    linear.py       X·W + B with weights that are trained
     norms.py        RMSNormalization and LayerNormalization
 
 A pattern is replaced by one operator in a graph that is about to be differentiated: the gradient is then one kernel
@@ -19,10 +21,11 @@ import onnx_ir as ir
 from onnxgrad.graph.builder import Builder
 from onnxgrad.graph.patterns.activations import see_activation
 from onnxgrad.graph.patterns.attention import see_attention
+from onnxgrad.graph.patterns.linear import see_linear
 from onnxgrad.graph.patterns.matching import Sight, remove_unread
 from onnxgrad.graph.patterns.norms import see_norm
 
-_PATTERNS = (see_attention, see_activation, see_norm)
+_PATTERNS = (see_attention, see_activation, see_norm, see_linear)
 
 
 def see_patterns(model: ir.Model, variables: Iterable[ir.Value]) -> dict[str, int]:

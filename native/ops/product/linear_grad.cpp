@@ -1,0 +1,102 @@
+#include "ops/product/linear.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+const Contract& linear_grad_contract() {
+  static const Contract c = Contract("LinearGrad")
+                                .summary("Gradient of a linear layer, Y = X·W + B.")
+                                .formula("dX = dY·Wᵀ; dW = Xᵀ·dY; dB = Σ dY over the rows")
+                                .accuracy(Measure::rms, 2e-6, 1e-14)
+                                .input("dY", "T[rows..., N]", "cotangent of Y")
+                                .input("X", "T[rows..., K]", "what went in")
+                                .input("W", "T[K, N]", "weights")
+                                .optional_output("dX", "T[rows..., K]", "gradient of X")
+                                .optional_output("dW", "T[K, N]", "gradient of the weights")
+                                .optional_output("dB", "T[N]", "gradient of the bias");
+  return c;
+}
+
+namespace {
+
+template <class T> struct LinearBackward {
+  const LinearShape s;
+  const T *dy, *x, *w;
+  T *dx, *dw, *db;
+  T *packed_dy, *packed_w;
+
+  // Panels of dY for dW, with the sums of their columns; Wᵀ for dX. One block of columns of W.
+  void pack_block(Call& call, Dim first, Dim columns) const {
+    const Dim wide = panel_count<T>(columns), tall = panel_count<T>(s.depth);
+    const Dim each_dy = panels_per_piece<T>(s.rows), each_w = panels_per_piece<T>(columns);
+    const Dim of_dy = dw || db ? divide_up(wide, each_dy) : 0;
+    const Dim of_w = dx ? divide_up(tall, each_w) : 0;
+    call.parallel_for(of_dy + of_w, [&](Dim piece) {
+      if (piece < of_dy) {
+        const Dim from = piece * each_dy, to = smaller_of(from + each_dy, wide);
+        if (dw) pack_panels(dy + first, s.columns, s.rows, columns, packed_dy, from, to);
+        if (db) sum_columns(first + from * kPanel<T>, first + smaller_of(to * kPanel<T>, columns));
+        return;
+      }
+      const Dim from = (piece - of_dy) * each_w, to = smaller_of(from + each_w, tall);
+      pack_transposed_panels(w + first, s.columns, columns, s.depth, packed_w, from, to);
+    });
+  }
+
+  // What rounding loses is summed beside the sum: equal cotangents would drift otherwise.
+  void sum_columns(Dim from, Dim to) const {
+    each_register<T>(from, to, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
+      Vec<T> sum{}, excess{};
+      for (Dim i = 0; i < s.rows; ++i)
+        add_compensated<T>(sum, excess, load_some<T>(dy + i * s.columns + c, n));
+      store_some<T>(db + c, sum - select(excess == excess, excess, Vec<T>{}), n);
+    });
+  }
+
+  void add_products(Call& call, Dim first, Dim columns) const {
+    const auto of_dx = ProductCuts<T>::of(dx ? s.rows : 0, columns, s.depth);
+    const auto of_dw = ProductCuts<T>::of(dw ? s.depth : 0, s.rows, columns);
+    const Dim count_dx = dx ? of_dx.count() : 0, count_dw = dw ? of_dw.count() : 0;
+    call.parallel_for(count_dx + count_dw, [&](Dim piece) {
+      if (piece >= count_dx)
+        return set_product(of_dw.part(piece - count_dx), Columns<T>{x, s.depth}, s.rows, packed_dy,
+                           columns, dw + first, s.columns);
+      const Rows<T> rows{dy + first, s.columns};
+      if (first == 0)
+        set_product(of_dx.part(piece), rows, columns, packed_w, s.depth, dx, s.depth);
+      else
+        add_product(of_dx.part(piece), rows, columns, packed_w, s.depth, dx, s.depth);
+    });
+  }
+};
+
+}  // namespace
+
+template <class T> void linear_grad(Call& call) {
+  const LinearShape s = described_linear(call, "X");
+  const Dim block = column_block<T>(s.columns, larger_of(s.rows, s.depth));
+  Workspace space;
+  const auto packed_dy = space.shared<T>(call.wants("dW") ? packed_size<T>(s.rows, block) : 0);
+  const auto packed_w = space.shared<T>(call.wants("dX") ? packed_size<T>(block, s.depth) : 0);
+  Workspace::acquire(call, space.bytes());
+  const T *dy = call.input<T>("dY").data(), *x = call.input<T>("X").data();
+  const Span<T> dx = call.optional_output<T>("dX"), dw = call.optional_output<T>("dW"),
+                db = call.optional_output<T>("dB");
+  space.open();
+  const LinearBackward<T> back{s,
+                               dy,
+                               x,
+                               call.input<T>("W").data(),
+                               dx.data(),
+                               dw.data(),
+                               db.data(),
+                               space[packed_dy].data(),
+                               space[packed_w].data()};
+  for (Dim first = 0; first < s.columns || first == 0; first += block) {
+    const Dim columns = smaller_of(block, s.columns - first);
+    back.pack_block(call, first, columns);
+    back.add_products(call, first, columns);
+  }
+}
+ONNXGRAD_FLOAT_AND_DOUBLE(linear_grad)
+
+}  // namespace onnxgrad::ONNXGRAD_ISA

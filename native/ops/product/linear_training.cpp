@@ -1,0 +1,51 @@
+#include "ops/product/linear.h"
+
+namespace onnxgrad::ONNXGRAD_ISA {
+
+const Contract& linear_training_contract() {
+  static const Contract c = Contract("LinearTraining")
+                                .summary("A linear layer whose weights change with every step.")
+                                .formula("Y = X·W + B")
+                                .accuracy(Measure::rms, 2e-6, 1e-14)
+                                .input("X", "T[rows..., K]", "rows of any number of axes")
+                                .input("W", "T[K, N]", "weights")
+                                .optional("B", "T[N]", "what is added to every row")
+                                .output("Y", "T[rows..., N]", "the product");
+  return c;
+}
+
+template <class T> void linear_training(Call& call) {
+  const LinearShape s = described_linear(call, "X");
+  const Dim block = column_block<T>(s.columns, s.depth);
+  Workspace space;
+  const auto packed_w = space.shared<T>(packed_size<T>(s.depth, block));
+  Workspace::acquire(call, space.bytes());
+  const T *x = call.input<T>("X").data(), *w = call.input<T>("W").data(),
+          *bias = call.input<T>("B").data();
+  T* y = call.output<T>("Y").data();
+  space.open();
+  T* packed = space[packed_w].data();
+  for (Dim first = 0; first < s.columns; first += block) {
+    const Dim columns = smaller_of(block, s.columns - first);
+    const Dim panels = panel_count<T>(columns), each = panels_per_piece<T>(s.depth);
+    call.parallel_ranges(panels, each, [&](Dim from, Dim to) {
+      pack_panels(w + first, s.columns, s.depth, columns, packed, from, to);
+    });
+    const auto cuts = ProductCuts<T>::of(s.rows, s.depth, columns);
+    call.parallel_for(cuts.count(), [&](Dim piece) {
+      const Part part = cuts.part(piece);
+      T* out = y + first;
+      const Rows<T> rows{x, s.depth};
+      if (!bias) return set_product(part, rows, s.depth, packed, columns, out, s.columns);
+      const Dim from = part.panel * kPanel<T>, to = smaller_of(part.panel_end * kPanel<T>, columns);
+      for (Dim i = part.row; i < part.row_end; ++i)
+        each_register<T>(from, to, [&](Dim j, Dim n) ONNXGRAD_LAMBDA {
+          store_some<T>(out + i * s.columns + j, load_some<T>(bias + first + j, n), n);
+        });
+      add_product(part, rows, s.depth, packed, columns, out, s.columns);
+    });
+  }
+}
+ONNXGRAD_FLOAT_AND_DOUBLE(linear_training)
+
+}  // namespace onnxgrad::ONNXGRAD_ISA
