@@ -84,6 +84,11 @@ int TensorSpec::fixed_rank() const {
 
 // ---- building
 
+Contract::Contract(std::string name) : name_(std::move(name)) {}
+Contract::Contract(const Contract&) = default;
+Contract::Contract(Contract&&) noexcept = default;
+Contract::~Contract() = default;
+
 Contract& Contract::summary(std::string text) {
   return summary_ = std::move(text), *this;
 }

@@ -93,7 +93,11 @@ const char* explanation_of(Measure measure);
 
 class Contract {
  public:
-  explicit Contract(std::string name) : name_(std::move(name)) {}
+  explicit Contract(std::string name);
+  // Defined in contract.cpp: every operator's file would compile them anew, for as long as a kernel.
+  Contract(const Contract&);
+  Contract(Contract&&) noexcept;
+  ~Contract();
 
   Contract& summary(std::string text);
   Contract& formula(std::string text);

@@ -10,21 +10,10 @@
 // so each algorithm for dX with stride 1 serves for Y as well. With a stride, Y is the direct
 // product whose pixels read X `stride` apart, or, for single channels, a kernel of its own.
 #pragma once
-#include "ops/conv/conv_grad_choose.h"
+#include "ops/conv/conv_grad_depthwise.h"
+#include "ops/conv/conv_grad_plain.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
-
-inline ConvShape turned_around(const ConvShape& s) {
-  ConvShape t = s;
-  t.turned = true;
-  t.channels = s.filters, t.filters = s.channels;
-  t.in = s.out, t.out = s.in, t.step = s.stride;
-  for (int a = 0; a < s.rank(); ++a) {
-    t.pad[a] = (s.kernel[a] - 1) * s.dilation[a] - s.pad[a];
-    t.stride[a] = 1;
-  }
-  return t;
-}
 
 // Y[f][o] = Σ_tap X[o·stride + tap·dilation − pad] · W[f][tap]:
 // one channel and few filters per group.
@@ -122,19 +111,5 @@ template <class T> class PlainForward : public InputGradient<T> {
 
   const ConvShape& s_;
 };
-
-// `s` is the convolution, `turned` the same turned around: both outlive what is returned.
-template <class T> std::unique_ptr<InputGradient<T>> choose_forward(const ConvShape& s,
-                                                                    const ConvShape& turned,
-                                                                    std::int64_t winograd_tile) {
-  std::unique_ptr<InputGradient<T>> chosen;
-  const bool fast = s.rank() <= 3 && !empty(s);
-  const bool strided = is_strided(turned);
-  const bool own_3x3 = is_3x3_stride_1(s) && s.filters == 1;  // DepthwiseDx needs no copy of X
-  if (fast && is_depthwise(s, 4) && !own_3x3 && plan<DepthwiseForward<T>>(chosen, s)) return chosen;
-  if (fast && strided && plan<DirectDx<T>>(chosen, turned)) return chosen;
-  if (!strided) chosen = choose_fast_dx<T>(turned, winograd_tile);
-  return chosen ? std::move(chosen) : std::make_unique<PlainForward<T>>(s);
-}
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -3,10 +3,8 @@
 #pragma once
 #include <algorithm>
 
-#include "core/dims.h"
 #include "core/gemm.h"
-#include "core/workspace.h"
-#include "ops/conv/conv_grad_shape.h"
+#include "ops/conv/conv_grad_choose.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
@@ -14,39 +12,6 @@ namespace onnxgrad::ONNXGRAD_ISA {
 inline Dim even_piece(Dim total, Dim most) {
   return total <= 0 ? 1 : divide_up(total, divide_up(total, larger_of(most, 1)));
 }
-
-// One algorithm for dX, planned for one shape.
-// For Y (conv_forward.h) it begins its sums with a bias.
-template <class T> class InputGradient {
- public:
-  virtual ~InputGradient() = default;
-  virtual Dim bytes() const = 0;  // of working memory
-  virtual void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) = 0;
-  void begin_with(Span<const T> bias) { bias_ = bias; }
-
- protected:
-  bool has_bias() const { return bool(bias_); }
-  Span<const T> bias_values() const { return bias_; }
-  T bias(Dim channel) const { return bias_ ? bias_[channel] : T(0); }
-  // A register of `count` channels from `channel` on; 0 without a bias.
-  Vec<T> bias(Dim channel, Dim count) const {
-    return bias_ && count > 0 ? load_some<T>(bias_.data() + channel, smaller_of(count, lanes<T>))
-                              : Vec<T>{};
-  }
-
- private:
-  Span<const T> bias_;
-};
-
-// One algorithm for dW, planned for one shape.
-// Some sum dY for dBias on the way, which saves reading it once more.
-template <class T> class FilterGradient {
- public:
-  virtual ~FilterGradient() = default;
-  virtual Dim bytes() const = 0;
-  virtual bool gives_dbias() const { return false; }
-  virtual void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) = 0;
-};
 
 // out[i] = Σ_part partial[part][i], added in order;
 // some numbers at a time, which the compiler keeps in registers.

@@ -1,21 +1,51 @@
-// Which algorithm computes the gradients of a convolution.
-// Decided by the shape alone, so that every machine and number of threads
-// does the same. ConvTransposeGrad chooses its filter gradient here too.
+// Which algorithm computes a convolution or its gradients.
+// Decided by the type and the shape alone, so that every number of threads does the same.
+//
+// The algorithms are compiled once, in conv_grad_choose_dx.cpp and conv_grad_choose_dw.cpp, for
+// ConvGrad, ConvTraining and ConvTransposeGrad together.
 #pragma once
 #include <memory>
 
-#include "ops/conv/conv_grad_depthwise.h"
-#include "ops/conv/conv_grad_depthwise_strided.h"
-#include "ops/conv/conv_grad_direct_dw.h"
-#include "ops/conv/conv_grad_direct_dx.h"
-#include "ops/conv/conv_grad_few_channels_dx.h"
-#include "ops/conv/conv_grad_few_numbers.h"
-#include "ops/conv/conv_grad_plain.h"
-#include "ops/conv/conv_grad_pointwise.h"
-#include "ops/conv/conv_grad_winograd_dw.h"
-#include "ops/conv/conv_grad_winograd_dx.h"
+#include "core/dims.h"
+#include "core/workspace.h"
+#include "ops/conv/conv_grad_shape.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
+
+// One algorithm for dX, planned for one shape.
+// For Y (conv_forward.h) it begins its sums with a bias.
+template <class T> class InputGradient {
+ public:
+  virtual ~InputGradient() = default;
+  virtual Dim bytes() const = 0;  // of working memory
+  virtual void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) = 0;
+  void begin_with(Span<const T> bias) { bias_ = bias; }
+
+ protected:
+  bool has_bias() const { return bool(bias_); }
+  Span<const T> bias_values() const { return bias_; }
+  T bias(Dim channel) const { return bias_ ? bias_[channel] : T(0); }
+  // A register of `count` channels from `channel` on; 0 without a bias.
+  Vec<T> bias(Dim channel, Dim count) const {
+    return bias_ && count > 0 ? load_some<T>(bias_.data() + channel, smaller_of(count, lanes<T>))
+                              : Vec<T>{};
+  }
+
+ private:
+  Span<const T> bias_;
+};
+
+// One algorithm for dW, planned for one shape.
+// Some sum dY for dBias on the way, which saves reading it once more.
+template <class T> class FilterGradient {
+ public:
+  virtual ~FilterGradient() = default;
+  virtual Dim bytes() const = 0;
+  virtual bool gives_dbias() const { return false; }
+  virtual void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) = 0;
+};
+
+// ---- what suits a shape
 
 inline bool empty(const ConvShape& s) {
   return s.images == 0 || s.channels == 0 || s.filters == 0 || s.in_size() == 0 ||
@@ -64,13 +94,6 @@ inline bool is_depthwise(const ConvShape& s, Dim most_filters) {
   return s.channels == 1 && s.filters <= most_filters;
 }
 
-// One filter per channel, and columns that fall into several residues, none of them empty.
-template <class T> bool is_strided_depthwise(const ConvShape& s) {
-  const Geometry g(s);
-  return !s.turned && is_depthwise(s, 1) && g.stride[2] > 1 && g.stride[2] <= g.in[2] &&
-         g.kernel[0] * g.kernel[1] <= DepthwiseStridedDx<T>::kMostRows;
-}
-
 // 1×1 and nothing else: the pixels of X and Y correspond.
 inline bool is_pointwise(const ConvShape& s) {
   for (int a = 0; a < s.rank(); ++a)
@@ -78,38 +101,35 @@ inline bool is_pointwise(const ConvShape& s) {
   return true;
 }
 
+// ---- the choice
+
 // Plans an algorithm; false when it needs more working memory than a call may take.
 template <class A, class Base> bool plan(std::unique_ptr<Base>& chosen, const ConvShape& s) {
   chosen = std::make_unique<A>(s);
   return chosen->bytes() <= kWorkspaceBytes;
 }
 
-// The first that suits the shape and fits;
-// null when none does. Also for a convolution turned around.
 template <class T>
-std::unique_ptr<InputGradient<T>> choose_fast_dx(const ConvShape& s, std::int64_t winograd_tile) {
-  std::unique_ptr<InputGradient<T>> chosen;
-  const bool fast = s.rank() <= 3 && !empty(s);
-  if (fast && is_pointwise(s) && plan<PointwiseDx<T>>(chosen, s)) return chosen;
-  if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDx<T, 4>>(chosen, s))
-    return chosen;
-  if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDx<T, 2>>(chosen, s))
-    return chosen;
-  if (fast && suits_quartered_winograd(s) && winograd_tile != 0 &&
-      plan<QuarteredWinogradDx<T>>(chosen, s))
-    return chosen;
-  if (fast && is_3x3_stride_1(s) && is_depthwise(s, 1) && plan<DepthwiseDx<T>>(chosen, s))
-    return chosen;
-  if (fast && is_strided_depthwise<T>(s) && plan<DepthwiseStridedDx<T>>(chosen, s)) return chosen;
-  if (fast && s.channels <= kFewChannels && plan<FewChannelsDx<T>>(chosen, s)) return chosen;
-  if (fast && plan<DirectDx<T>>(chosen, s)) return chosen;
-  return nullptr;
-}
+std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile);
 
+// Y: `s` is the convolution, `turned` the same turned around. Both outlive what is returned.
+template <class T> std::unique_ptr<InputGradient<T>> choose_forward(const ConvShape& s,
+                                                                    const ConvShape& turned,
+                                                                    std::int64_t winograd_tile);
+
+// Also for ConvTransposeGrad.
 template <class T>
-std::unique_ptr<InputGradient<T>> choose_dx(const ConvShape& s, std::int64_t winograd_tile) {
-  auto chosen = choose_fast_dx<T>(s, winograd_tile);
-  return chosen ? std::move(chosen) : std::make_unique<PlainDx<T>>(s);
+std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile);
+
+// ---- dBias
+
+constexpr Dim kFewNumbers = 8;  // so few may all cancel: they are summed more exactly
+
+inline bool dw_has_few_numbers(const ConvShape& s) {
+  return s.groups * s.filters * s.channels * s.taps() <= kFewNumbers;
+}
+inline bool dbias_has_few_numbers(const ConvShape& s) {
+  return s.groups * s.filters <= kFewNumbers;
 }
 
 // Whether the chosen dW also gives a dBias that is accurate enough.
@@ -117,22 +137,7 @@ template <class T> bool gives_dbias(const FilterGradient<T>* dw, const ConvShape
   return dw && dw->gives_dbias() && !dbias_has_few_numbers(s);
 }
 
-template <class T>
-std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t winograd_tile) {
-  std::unique_ptr<FilterGradient<T>> chosen;
-  const bool fast = s.rank() <= 3 && !empty(s);
-  if (fast && dw_has_few_numbers(s) && plan<FewNumbersDw<T>>(chosen, s)) return chosen;
-  if (fast && is_pointwise(s) && plan<PointwiseDw<T>>(chosen, s)) return chosen;
-  if (fast && suits_winograd(s) && winograd_tile == 4 && plan<WinogradDw<T, 4>>(chosen, s))
-    return chosen;
-  if (fast && suits_winograd(s) && winograd_tile != 0 && plan<WinogradDw<T, 2>>(chosen, s))
-    return chosen;
-  if (fast && suits_strided_winograd(s) && winograd_tile != 0 &&
-      plan<WinogradDw<T, 2, 2>>(chosen, s))
-    return chosen;
-  if (fast && is_depthwise(s, 4) && plan<DepthwiseDw<T>>(chosen, s)) return chosen;
-  if (fast && plan<DirectDw<T>>(chosen, s)) return chosen;
-  return std::make_unique<PlainDw<T>>(s);
-}
+// dBias[m] = Σ_{n, o} dY[n, m, o]. A few numbers may all cancel, so their sum is the wide one.
+template <class T> void conv_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias);
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

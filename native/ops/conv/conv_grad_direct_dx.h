@@ -227,10 +227,8 @@ template <class T> class DirectDx : public InputGradient<T> {
           for_row_tiles<Gathered<T>::max_rows>(0, block.pixels(), [&](Dim row, Dim rows) {
             const Gathered<T> a{rows_ + row, offsets_};
             T* to = sums_ + row * pitch_ + (p - panel) * kPanel<T>;
-            if (m == 0 && !all_.has_bias())
-              panel_tile<false>(a, rows, count * taps, weights, to, pitch_, columns);
-            else
-              panel_tile<true>(a, rows, count * taps, weights, to, pitch_, columns);
+            panel_tile(m > 0 || all_.has_bias(), a, rows, count * taps, weights, to, pitch_,
+                       columns);
           });
         }
       }

@@ -9,8 +9,6 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-constexpr Dim kFewNumbers = 8;
-
 // Σ_i a[i] · b[i·step]
 template <class T> WideSum<T, double> wide_dot(const T* a, const T* b, Dim step, Dim count) {
   WideSum<T, Vec<double>> sum;
@@ -27,13 +25,6 @@ template <class T> WideSum<T, double> wide_dot(const T* a, const T* b, Dim step,
     sum.add_product(x, y);
   }
   return sum_of_lanes(sum);
-}
-
-inline bool dw_has_few_numbers(const ConvShape& s) {
-  return s.groups * s.filters * s.channels * s.taps() <= kFewNumbers;
-}
-inline bool dbias_has_few_numbers(const ConvShape& s) {
-  return s.groups * s.filters <= kFewNumbers;
 }
 
 template <class T> class FewNumbersDw : public FilterGradient<T> {

@@ -130,23 +130,4 @@ template <class T> double plane_sum(const T* from, Dim count) {
   return total;
 }
 
-// dBias[m] = Σ_{n, o} dY[n, m, o]. A few numbers may all cancel, so their sum is the wide one.
-template <class T>
-void conv_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias) {
-  const Dim filters = s.groups * s.filters, out = s.out_size(), cost = s.images * out;
-  call.parallel_ranges(filters, 32768 / (cost + 1) + 1, [&](Dim begin, Dim end) {
-    for (Dim m = begin; m < end; ++m) {
-      WideSum<T, double> sum;
-      for (Dim n = 0; n < s.images; ++n) {
-        const T* plane = dy.data() + (n * filters + m) * out;
-        if (dbias_has_few_numbers(s))
-          sum.add(wide_sum(plane, out));
-        else
-          sum.high += plane_sum(plane, out);
-      }
-      dbias[m] = T(sum.value());
-    }
-  });
-}
-
 }  // namespace onnxgrad::ONNXGRAD_ISA

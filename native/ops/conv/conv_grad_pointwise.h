@@ -121,8 +121,7 @@ template <class T> class PointwiseDx : public InputGradient<T> {
       const Columns<T> a = weights(group, row, rows, m);
       for (Dim i = row; i < row + rows && begin; ++i)
         std::fill(to + i * pitch, to + i * pitch + columns, this->bias(group * s_.channels + i));
-      add || begin ? panel_tile<true>(a, rows, depth, packed, to + row * pitch, pitch, columns)
-                   : panel_tile<false>(a, rows, depth, packed, to + row * pitch, pitch, columns);
+      panel_tile(add || begin, a, rows, depth, packed, to + row * pitch, pitch, columns);
     });
   }
 

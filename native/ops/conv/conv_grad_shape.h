@@ -46,8 +46,8 @@ inline Contract with_conv_attributes(Contract contract) {
       .attr("strides", Kind::integers, "step along each spatial dim; 1 when absent")
       .within(1)
       .attr("winograd_tile", 2,
-            "3x3 kernels: outputs per Winograd tile and side. 2; 4 is faster on some shapes at "
-            "ten times the error; 0 avoids Winograd");
+            "3x3 kernels, float: outputs per Winograd tile and side. 2; 4 is faster on some "
+            "shapes at ten times the error; 0 avoids Winograd");
 }
 
 // Turned around, and reading pixels that are not neighbours.

@@ -1,4 +1,4 @@
-#include "ops/conv/conv_forward.h"
+#include "ops/conv/conv_grad_choose.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
@@ -15,6 +15,23 @@ const Contract& conv_training_contract() {
                                 .output("Y", "T[N, M, out...]", "the convolution");
   return c;
 }
+
+namespace {
+
+// See conv_forward.h.
+ConvShape turned_around(const ConvShape& s) {
+  ConvShape t = s;
+  t.turned = true;
+  t.channels = s.filters, t.filters = s.channels;
+  t.in = s.out, t.out = s.in, t.step = s.stride;
+  for (int a = 0; a < s.rank(); ++a) {
+    t.pad[a] = (s.kernel[a] - 1) * s.dilation[a] - s.pad[a];
+    t.stride[a] = 1;
+  }
+  return t;
+}
+
+}  // namespace
 
 template <class T> void conv_training(Call& call) {
   const ConvShape s = described_conv(call), turned = turned_around(s);

@@ -136,16 +136,16 @@ template <class T> class TransposeDx : public InputGradient<T> {
 template <class T> class TransposeGradients {
  public:
   TransposeGradients(const ConvShape& s, bool wants_dx, bool wants_dw) {
-    const bool winograd = suits_winograd(s) || suits_strided_winograd(s);
+    const bool winograd = kTuned<T> && (suits_winograd(s) || suits_strided_winograd(s));
     if ((wants_dx || wants_dw) && !empty(s) && !winograd && !is_pointwise(s) &&
         TransposeTogether<T>::suits(s)) {
       together_ = std::make_unique<TransposeTogether<T>>(s);
       return;
     }
     if (wants_dw) dw_ = choose_dw<T>(s, 2);
-    if (!wants_dx ||
-        (!empty(s) && suits_strided_winograd(s) && plan<WinogradTransposeDx<T>>(dx_, s)))
-      return;
+    if (!wants_dx) return;
+    if constexpr (kTuned<T>)
+      if (!empty(s) && suits_strided_winograd(s) && plan<WinogradTransposeDx<T>>(dx_, s)) return;
     dx_ = std::make_unique<TransposeDx<T>>(s);
   }
   Dim bytes() const {

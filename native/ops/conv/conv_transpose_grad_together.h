@@ -214,8 +214,7 @@ template <class T> class TransposeTogether {
                     columns = smaller_of(s_.filters - panel * kPanel<T>, kPanel<T>);
           for_row_tiles<Gathered<T>::max_rows>(0, rows, [&](Dim row, Dim height) {
             T* to = c + row * pitch_ + panel * kPanel<T>;
-            add || k > 0 ? panel_tile<true>(a.tile(row, k), height, count, b, to, pitch_, columns)
-                         : panel_tile<false>(a.tile(row, k), height, count, b, to, pitch_, columns);
+            panel_tile(add || k > 0, a.tile(row, k), height, count, b, to, pitch_, columns);
             fetch_.some();
           });
         }

@@ -128,17 +128,15 @@ inline RecurrentCall prepare_recurrent(const Call& call, const Strings& defaults
   if (call.given("hidden_size") && call.integer("hidden_size") != shape.H)
     call.fail("hidden_size is " + std::to_string(call.integer("hidden_size")) + ", expected " +
               std::to_string(shape.H) + " (from R of shape " + to_string(call.shape("R")) + ")");
-  const Strings names = call.texts("activations");
   RecurrentCall r{shape,
                   {},
                   call.given("clip"),
                   false,
                   call.given("clip") ? call.real("clip") : 0.f,
                   {direction == "reverse", true}};
-  r.standard = !r.has_clip && names.empty();
-  if (r.standard) return r;
-  r.activations = parse_activations(call.contract(), names, call.reals("activation_alpha"),
-                                    call.reals("activation_beta"), defaults, D);
+  r.activations =
+      parse_activations(call.contract(), call.texts("activations"), call.reals("activation_alpha"),
+                        call.reals("activation_beta"), defaults, D);
   r.standard = !r.has_clip && are_standard(r.activations, defaults);
   return r;
 }

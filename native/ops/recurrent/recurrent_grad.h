@@ -248,9 +248,8 @@ template <class T, class Cell> class RecurrentGrad : public RecurrentKernel<T, C
     if (w_in_place_)
       add ? multiply_columns<true>(d, m, slice, dx) : multiply_columns<false>(d, m, slice, dx);
     else
-      (add ? add_product<T, Rows<T>>
-           : set_product<T, Rows<T>>)(part, {da_row(d, 0), pitch_}, gates_ * s_.H,
-                                      at(memory(d).packed_w), s_.I, dx, s_.I);
+      product(add, part, Rows<T>{da_row(d, 0), pitch_}, gates_ * s_.H, at(memory(d).packed_w), s_.I,
+              dx, s_.I);
     if (lengths_.sorted()) add_sorted_rows(m, part, dx);
   }
   // A slice is some rows of dX or, where W is read in place, some columns.

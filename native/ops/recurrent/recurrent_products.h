@@ -183,10 +183,8 @@ ONNXGRAD_INLINE void row_product(const T* a, Dim depth, StateWeights<T> b, Dim p
 // opposite order of the step before (`backwards`) finds half of it there.
 template <bool add, class T> void state_product(Part part, Rows<T> a, Dim depth, StateWeights<T> b,
                                                 Dim columns, T* c, Dim c_pitch, bool backwards) {
-  if (part.row_end - part.row != 1) {
-    if constexpr (add) return add_product(part, a, depth, b.data, columns, c, c_pitch);
-    return set_product(part, a, depth, b.data, columns, c, c_pitch);
-  }
+  if (part.row_end - part.row != 1)
+    return product(add, part, a, depth, b.data, columns, c, c_pitch);
   const T* row = a.data + part.row * a.pitch;
   T* out = c + part.row * c_pitch;
   const Dim panels = part.panel_end - part.panel;
@@ -269,12 +267,8 @@ void weight_gradient(const T* tiles, Dim count, Dim rows, WeightGradient<T> g, b
       const Columns<T> a{tiles + i * rows, kTileRows};
       const Dim height = std::min(count - i, Dim(kTileRows));
       T* c = g.c + i * g.columns + p * kPanel<T>;
-      if (!add) {
-        panel_tile<false>(a, height, rows, panel, c, g.columns, width);
-        continue;
-      }
-      prefetch_tile(c, g.columns, height);
-      panel_tile<true>(a, height, rows, panel, c, g.columns, width);
+      if (add) prefetch_tile(c, g.columns, height);
+      panel_tile(add, a, height, rows, panel, c, g.columns, width);
     }
   }
 }

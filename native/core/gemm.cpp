@@ -1,0 +1,212 @@
+// The products and packers of gemm.h, for float and double and the three forms of A.
+#include "core/gemm.h"
+
+#include <utility>
+
+namespace onnxgrad::ONNXGRAD_ISA {
+namespace {
+
+// How R rows of A are read: A[i][k] = at(i, step(k)).
+template <class A, int R> struct Reader;
+
+template <class T, int R> struct Reader<Rows<T>, R> {
+  const T* row[R];
+  ONNXGRAD_INLINE explicit Reader(Rows<T> a) {
+    for (int i = 0; i < R; ++i) row[i] = a.data + i * a.pitch;
+  }
+  ONNXGRAD_INLINE Dim step(Dim k) const { return k; }
+  ONNXGRAD_INLINE T at(int i, Dim step) const { return row[i][step]; }
+};
+
+template <class T, int R> struct Reader<Columns<T>, R> {
+  const T* data;
+  Dim pitch;
+  ONNXGRAD_INLINE explicit Reader(Columns<T> a) : data(a.data), pitch(a.pitch) {}
+  ONNXGRAD_INLINE Dim step(Dim k) const { return k * pitch; }
+  ONNXGRAD_INLINE T at(int i, Dim step) const { return data[step + i]; }
+};
+
+template <class T, int R> struct Reader<Gathered<T>, R> {
+  const T* row[R];
+  const std::int32_t* offsets;
+  ONNXGRAD_INLINE explicit Reader(Gathered<T> a) : offsets(a.offsets) {
+    for (int i = 0; i < R; ++i) row[i] = a.rows[i];
+  }
+  ONNXGRAD_INLINE Dim step(Dim k) const { return offsets[k]; }
+  ONNXGRAD_INLINE T at(int i, Dim step) const { return row[i][step]; }
+};
+
+// ---- the register tile
+
+// C[R][columns] (+)= A[R][depth] · B[depth][columns], columns <= V·lanes.
+// Register v of a row of B lies in panel v/2, `panel_pitch` elements after the one before it.
+// V = 1 and 2 are for many rows; 4 and 8 for so few rows that fewer registers
+// would wait for each other (an fma takes 4 cycles, and 2 can begin in each).
+template <int R, int V, class T, class A> void tile_product(bool add, A a, Dim depth, const T* b,
+                                                            Dim panel_pitch, T* c, Dim c_pitch,
+                                                            Dim columns) {
+  const Reader<A, R> reader(a);
+  Vec<T> sum[R][V];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) sum[i][v] = Vec<T>{};
+  for (Dim k = 0; k < depth; ++k, b += kPanel<T>) {
+    const Dim step = reader.step(k);
+    Vec<T> b_row[V];
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) b_row[v] = load<T>(b + (v / 2) * panel_pitch + (v % 2) * lanes<T>);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      const Vec<T> a_i = splat<T>(reader.at(i, step));
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) sum[i][v] = fma(a_i, b_row[v], sum[i][v]);
+    }
+  }
+  if (columns == V * lanes<T>) {
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) {
+        T* at = c + i * c_pitch + v * lanes<T>;
+        store<T>(at, add ? load<T>(at) + sum[i][v] : sum[i][v]);
+      }
+    return;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) {
+      const Dim left = columns - v * lanes<T>, count = left < lanes<T> ? left : lanes<T>;
+      T* at = c + i * c_pitch + v * lanes<T>;
+      if (count > 0)
+        store_some<T>(at, add ? load_some<T>(at, count) + sum[i][v] : sum[i][v], count);
+    }
+}
+
+template <class T, class A>
+using TileFunction = void (*)(bool, A, Dim, const T*, Dim, T*, Dim, Dim);
+
+// The tile functions for 1 to max_rows rows.
+template <int V, class T, class A, int... R>
+TileFunction<T, A> tile_function(Dim rows, std::integer_sequence<int, R...>) {
+  static constexpr TileFunction<T, A> functions[] = {&tile_product<R + 1, V, T, A>...};
+  return functions[rows - 1];
+}
+template <int V, int max_rows, class T, class A> TileFunction<T, A> tile_function(Dim rows) {
+  return tile_function<V, T, A>(rows, std::make_integer_sequence<int, max_rows>());
+}
+
+// One to three rows: the panels are read once and nothing
+// is reused, so as many of them as possible side by side.
+template <int V, class T, class A> void product_of_few_rows(bool add, Part part, A a, Dim depth,
+                                                            const T* packed, Dim columns, T* c,
+                                                            Dim c_pitch) {
+  constexpr Dim together = V / 2;
+  const Dim rows = part.row_end - part.row, pitch = depth * kPanel<T>;
+  const auto function = tile_function<V, V == 8 ? 1 : 3, T, A>(rows);
+  Dim p = part.panel;
+  for (; p + together <= part.panel_end && p * kPanel<T> + V * lanes<T> <= columns; p += together)
+    function(add, a.tile(part.row, 0), depth, packed + p * pitch, pitch,
+             c + part.row * c_pitch + p * kPanel<T>, c_pitch, V * lanes<T>);
+  for (; p < part.panel_end; ++p) {
+    const Dim left = columns - p * kPanel<T>;
+    panel_tile<T, A>(add, a.tile(part.row, 0), rows, depth, packed + p * pitch,
+                     c + part.row * c_pitch + p * kPanel<T>, c_pitch,
+                     left < kPanel<T> ? left : kPanel<T>);
+  }
+}
+
+// The same part of C, one block of depth:
+// columns [k, k + depth) of A against the same rows of every panel.
+template <class T, class A> void product_block(bool add, Part part, A a, Dim k, Dim depth,
+                                               const T* packed, Dim panel_pitch, Dim columns, T* c,
+                                               Dim c_pitch) {
+  for (Dim p = part.panel; p < part.panel_end; ++p) {
+    const T* panel = packed + p * panel_pitch + k * kPanel<T>;
+    const Dim left = columns - p * kPanel<T>;
+    for_row_tiles<A::max_rows>(part.row, part.row_end, [&](Dim row, Dim rows) {
+      panel_tile<T, A>(add, a.tile(row, k), rows, depth, panel, c + row * c_pitch + p * kPanel<T>,
+                       c_pitch, left < kPanel<T> ? left : kPanel<T>);
+    });
+  }
+}
+
+}  // namespace
+
+template <class T, class A> void panel_tile(bool add, A a, Dim rows, Dim depth, const T* panel,
+                                            T* c, Dim c_pitch, Dim columns) {
+  const auto function = columns <= lanes<T> ? tile_function<1, A::max_rows, T, A>(rows)
+                                            : tile_function<2, A::max_rows, T, A>(rows);
+  function(add, a, depth, panel, 0, c, c_pitch, columns);
+}
+
+template <class T, class A>
+void product(bool add, Part part, A a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch) {
+  const Dim rows = part.row_end - part.row;
+  if (rows <= 0 || part.panel >= part.panel_end) return;
+  if (rows == 1 && depth <= kDepthBlock<T>)
+    return product_of_few_rows<8>(add, part, a, depth, packed, columns, c, c_pitch);
+  if (rows <= 3 && depth <= kDepthBlock<T>)
+    return product_of_few_rows<4>(add, part, a, depth, packed, columns, c, c_pitch);
+  const Dim panel_pitch = depth * kPanel<T>;
+  const Dim blocks = (rows + kRowBlock - 1) / kRowBlock;
+  for (Dim block = 0; block < blocks; ++block) {
+    const Part rows_part{part.row + rows * block / blocks, part.row + rows * (block + 1) / blocks,
+                         part.panel, part.panel_end};
+    for (Dim k = 0; k < depth || k == 0; k += kDepthBlock<T>) {
+      const Dim count = depth - k < kDepthBlock<T> ? depth - k : kDepthBlock<T>;
+      product_block(add || k > 0, rows_part, a, k, count, packed, panel_pitch, columns, c, c_pitch);
+    }
+  }
+}
+
+template <class T>
+void pack_panels(const T* b, Dim pitch, Dim depth, Dim columns, T* packed, Dim first, Dim last) {
+  for (Dim p = first; p < last; ++p) {
+    T* out = packed + p * depth * kPanel<T>;
+    const T* from = b + p * kPanel<T>;
+    const Dim left = columns - p * kPanel<T>;
+    if (left >= kPanel<T>) {
+      for (Dim k = 0; k < depth; ++k, out += kPanel<T>, from += pitch) {
+        store<T>(out, load<T>(from));
+        store<T>(out + lanes<T>, load<T>(from + lanes<T>));
+      }
+      continue;
+    }
+    const Dim low = left < lanes<T> ? left : lanes<T>, high = left - low;
+    for (Dim k = 0; k < depth; ++k, out += kPanel<T>, from += pitch) {
+      store<T>(out, load_some<T>(from, low));
+      store<T>(out + lanes<T>, high > 0 ? load_part<T>(from + lanes<T>, high) : Vec<T>{});
+    }
+  }
+}
+template <class T> void pack_transposed_panels(const T* b, Dim pitch, Dim depth, Dim columns,
+                                               T* packed, Dim first, Dim last) {
+  for (Dim p = first; p < last; ++p) {
+    T* out = packed + p * depth * kPanel<T>;
+    const Dim left = columns - p * kPanel<T>, width = left < kPanel<T> ? left : kPanel<T>;
+    transpose(b + p * kPanel<T> * pitch, pitch, width, depth, out, kPanel<T>);
+    if (width < kPanel<T>)
+      for (Dim k = 0; k < depth; ++k)
+        for (Dim j = width; j < kPanel<T>; ++j) out[k * kPanel<T> + j] = T(0);
+  }
+}
+
+#define ONNXGRAD_PRODUCTS(T, A)                                            \
+  template void product<T, A>(bool, Part, A, Dim, const T*, Dim, T*, Dim); \
+  template void panel_tile<T, A>(bool, A, Dim, Dim, const T*, T*, Dim, Dim);
+#define ONNXGRAD_PACKERS(T)                                            \
+  template void pack_panels<T>(const T*, Dim, Dim, Dim, T*, Dim, Dim); \
+  template void pack_transposed_panels<T>(const T*, Dim, Dim, Dim, T*, Dim, Dim);
+
+ONNXGRAD_PRODUCTS(float, Rows<float>)
+ONNXGRAD_PRODUCTS(float, Columns<float>)
+ONNXGRAD_PRODUCTS(float, Gathered<float>)
+ONNXGRAD_PRODUCTS(double, Rows<double>)
+ONNXGRAD_PRODUCTS(double, Columns<double>)
+ONNXGRAD_PRODUCTS(double, Gathered<double>)
+ONNXGRAD_PACKERS(float)
+ONNXGRAD_PACKERS(double)
+
+}  // namespace onnxgrad::ONNXGRAD_ISA
