@@ -33,11 +33,14 @@ $(VENV)/tools: $(VENV)/bin/python pyproject.toml
 
 # Installed in place: Python files are used as they are, the native libraries are built anew when their sources change.
 $(VENV)/ready: $(VENV)/tools pyproject.toml CMakeLists.txt $(NATIVE)
-	@command -v $${CXX:-c++} >/dev/null || { echo "onnxgrad needs a C++17 compiler: none was found as '$${CXX:-c++}' (on Debian: apt install g++)"; exit 1; }
-	@echo "building onnxgrad (a few minutes on two cores)"
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m pip install -qq --disable-pip-version-check --no-build-isolation \
-		-C cmake.define.ONNXGRAD_WERROR=$(or $(WERROR),OFF) \
-		-C cmake.define.ONNXGRAD_LEVELS=$(or $(ONNXGRAD_LEVELS),native) -e '.[test]'
+	@WERROR=$(WERROR) ONNXGRAD_LEVELS='$(ONNXGRAD_LEVELS)' $(RUN) tools/build.py
+	@touch $@
+
+# What the tests and the tools need beyond that: the extra `test` of pyproject.toml.
+$(VENV)/tested: $(VENV)/ready pyproject.toml
+	@echo "installing what the tests need"
+	@$(RUN) tools/extra.py test > $(VENV)/test.txt
+	@$(RUN) -m pip install -qq --disable-pip-version-check -r $(VENV)/test.txt
 	@touch $@
 
 # ---- what people run
@@ -45,45 +48,45 @@ $(VENV)/ready: $(VENV)/tools pyproject.toml CMakeLists.txt $(NATIVE)
 demo: $(VENV)/ready
 	@$(VENV)/bin/onnxgrad demo $(DEMO)
 
-tour: $(VENV)/ready
+tour: $(VENV)/tested
 	@$(RUN) tests/tour.py
 
-test: $(VENV)/ready
+test: $(VENV)/tested
 	$(RUN) -m pytest -n auto --dist loadgroup
 
 # ---- what engineers run
 
-check: $(VENV)/ready
+check: $(VENV)/tested
 	@$(RUN) tools/check.py
 
-bench: $(VENV)/ready
+bench: $(VENV)/tested
 	@$(RUN) bench/run.py --output bench/results/latest.json $(BENCH)
 	@$(RUN) bench/chart.py bench/results/latest.json docs/speed.svg
 	@$(RUN) bench/table.py bench/results/latest.json docs/speed.md
 
-goldens: $(VENV)/ready
+goldens: $(VENV)/tested
 	@$(RUN) tests/golden/record.py $(OPS)
 
-goldens-dropin: $(VENV)/ready
+goldens-dropin: $(VENV)/tested
 	@$(RUN) tests/dropin/record_artifacts.py $(NETS)
 
-models: $(VENV)/ready
+models: $(VENV)/tested
 	@$(RUN) tools/check_models.py $(MODELS)
 
-versions: $(VENV)/ready
+versions: $(VENV)/tested
 	@$(RUN) tools/try_versions.py
 
 wheels: $(VENV)/tools
 	@$(RUN) tools/try_wheels.py
 
-docs: $(VENV)/ready
+docs: $(VENV)/tested
 	@$(RUN) tools/make_docs.py
 
-lint: $(VENV)/ready
+lint: $(VENV)/tested
 	$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
 	$(VENV)/bin/clang-format --dry-run -Werror $(NATIVE) $(FUZZ)
 
-format: $(VENV)/ready
+format: $(VENV)/tested
 	$(RUN) -m ruff check --fix -q . && $(RUN) -m ruff format -q .
 	$(VENV)/bin/clang-format -i $(NATIVE) $(FUZZ)
 

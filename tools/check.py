@@ -12,9 +12,11 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from environments import ROOT, environment
+from environments import ALL_LEVELS, ROOT, environment
 
+LEVELS = ("baseline", "avx2", "avx512")  # each processor has those before its best
 BUILD = ROOT / "build" / "sanitize"
 FUZZ = ROOT / "build" / "fuzz"
 
@@ -45,7 +47,7 @@ def sanitizers() -> bool:
     build = ["cmake", "--build", BUILD, "-j", "2"]
     test = ["ctest", "--test-dir", BUILD, "--output-on-failure"]
     passed = step("C++ tests under AddressSanitizer and UBSan", configure, build, test)
-    return passed and all(sanitized_cases(level) for level in ("baseline", "avx2", "avx512"))
+    return passed and all(sanitized_cases(level) for level in LEVELS)
 
 
 # The tests with the sanitized package in the place of the installed one.
@@ -72,16 +74,27 @@ def sanitized_cases(level: str) -> bool:
 
 
 def instruction_sets() -> bool:
+    """The kernels of every instruction set, from a build of all of them: the one in place has this machine's alone."""
+    python, install = with_all_levels("levels", ["Pillow"])
+    if not step("a build of every instruction set", install):
+        return False
+    best = subprocess.check_output(
+        [python, "-c", "from onnxgrad import _native; print(_native.instruction_set())"], text=True
+    ).strip()
     names = ("kernels", "golden", "large", "softmax_sums", "exact_zeros")
     tests = [f"tests/test_{name}.py" for name in names]
-    return all(
-        step(
-            f"kernels compiled for {level}",
-            [sys.executable, "-m", "pytest", "-n", "2", *tests],
-            ONNXGRAD_ISA=level,
-        )
-        for level in ("baseline", "avx2", "avx512")
-    )
+    run = [python, "-m", "pytest", "-n", "2", *tests]
+    of_this_processor = LEVELS[: LEVELS.index(best) + 1]
+    return all(step(f"kernels compiled for {v}", run, ONNXGRAD_ISA=v) for v in of_this_processor)
+
+
+def with_all_levels(name: str, packages: list[str]) -> tuple[Path, list]:
+    """An environment of its own, and the command that installs onnxgrad with every instruction set there."""
+    common = ["numpy", "onnx", "onnx-ir", "onnxruntime", "rich", "safetensors", "flatbuffers", "pyyaml",
+              "pytest", "pytest-xdist", "hypothesis"]  # fmt: skip
+    python = environment(name, sys.executable, [*common, *packages])
+    pip = [python, "-m", "pip", "install", "-qq", "--no-deps", "--disable-pip-version-check"]
+    return python, [*pip, "--force-reinstall", *ALL_LEVELS, ROOT]
 
 
 def properties() -> bool:
@@ -90,31 +103,7 @@ def properties() -> bool:
 
 
 def live() -> bool:
-    packages = [
-        "torch==2.13.0",
-        "onnxscript",
-        "transformers",
-        "numpy",
-        "onnx",
-        "onnx-ir",
-        "onnxruntime",
-        "rich",
-        "safetensors",
-        "pytest",
-        "pytest-xdist",
-        "hypothesis",
-    ]
-    python = environment("live", sys.executable, packages)
-    install = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "-qq",
-        "--no-deps",
-        "--disable-pip-version-check",
-        str(ROOT),
-    ]
+    python, install = with_all_levels("live", ["torch==2.13.0", "onnxscript", "transformers"])
     return step(
         "PyTorch in the same process", install, [python, "-m", "pytest", "-n", "2", "-m", "live"]
     )

@@ -8,6 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# For pip: every instruction set, in a folder beside the one of the build in place, which has this machine's alone.
+ALL_LEVELS = ("-C", "cmake.define.ONNXGRAD_LEVELS=all", "-C", "build-dir=build/all/{wheel_tag}")
+
 
 def environment(name: str, python: str, packages: Sequence[str]) -> Path:
     """The interpreter of `.envs/<name>`, with the packages in it; remade when the packages changed."""

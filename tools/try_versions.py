@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environments import ROOT, environment
+from environments import ALL_LEVELS, ROOT, environment
 
 # Oldest supported, the ones around a change of the interface, and the newest.
 VERSIONS = ("1.19.2", "1.20.1", "1.22.1", "1.24.4", "1.27.0", "newest")
@@ -28,6 +28,7 @@ def build_wheel(folder: str) -> Path:
         "-qq",
         "--no-deps",
         "--no-build-isolation",
+        *ALL_LEVELS,
         "-w",
         folder,
         str(ROOT),

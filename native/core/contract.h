@@ -94,7 +94,7 @@ const char* explanation_of(Measure measure);
 class Contract {
  public:
   explicit Contract(std::string name);
-  // Defined in contract.cpp: every operator's file would compile them anew, for as long as a kernel.
+  // Defined in contract.cpp: every operator's file would compile them anew, as long as its kernel.
   Contract(const Contract&);
   Contract(Contract&&) noexcept;
   ~Contract();

@@ -118,7 +118,9 @@ inline bool are_standard(const std::vector<Activation>& activations, const Strin
   return true;
 }
 
-inline RecurrentCall prepare_recurrent(const Call& call, const Strings& defaults) {
+// `lists_standard`: the activations are listed where they are the standard ones, too.
+inline RecurrentCall prepare_recurrent(const Call& call, const Strings& defaults,
+                                       bool lists_standard) {
   const std::string& direction = call.text("direction");
   const Dim D = direction == "bidirectional" ? 2 : 1;
   if (call.dim("D") != D)
@@ -134,9 +136,11 @@ inline RecurrentCall prepare_recurrent(const Call& call, const Strings& defaults
                   false,
                   call.given("clip") ? call.real("clip") : 0.f,
                   {direction == "reverse", true}};
-  r.activations =
-      parse_activations(call.contract(), call.texts("activations"), call.reals("activation_alpha"),
-                        call.reals("activation_beta"), defaults, D);
+  const Strings names = call.texts("activations");
+  r.standard = !r.has_clip && names.empty();
+  if (r.standard && !lists_standard) return r;
+  r.activations = parse_activations(call.contract(), names, call.reals("activation_alpha"),
+                                    call.reals("activation_beta"), defaults, D);
   r.standard = !r.has_clip && are_standard(r.activations, defaults);
   return r;
 }

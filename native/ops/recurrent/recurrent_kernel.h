@@ -128,7 +128,7 @@ void run_kernel(Call& call, const RecurrentCall& r, const Lengths& lengths) {
 // Checks a call and runs the kernel; the standard cell is compiled by itself where it counts.
 template <class T, template <class, class> class Kernel>
 void run_recurrent(Call& call, const CellSpec& spec) {
-  const RecurrentCall r = prepare_recurrent(call, spec.functions);
+  const RecurrentCall r = prepare_recurrent(call, spec.functions, !kTuned<T>);
   const Lengths lengths(call, r.shape, call.input<std::int32_t>("SL"));
   if constexpr (kTuned<T>)
     if (r.standard) return run_kernel<Kernel<T, StandardCell<T>>>(call, r, lengths);
