@@ -92,7 +92,7 @@ OPENS = {
     "shutil.rmtree", "shutil.copyfile", "shutil.copy", "shutil.move",
 }  # fmt: skip
 MAY_OPEN = {
-    "cli/__init__.py": {"os.open"},  # the null device, in place of a closed pipe
+    "cli/texts.py": {"os.open"},  # the null device, in place of a closed pipe
     "cli/demo.py": {"shutil.rmtree", "np.load"},  # its own earlier run, and the dataset it wrote
     "data/images.py": {"Image.open"},  # of bytes that onnxgrad.files read
     "demo/digits.py": {"np.load", ".open"},  # a resource of the package
@@ -122,7 +122,7 @@ def fuzz_files() -> list[Path]:
 def python_files() -> list[Path]:
     return sorted(
         p
-        for folder in ("src", "tests", "bench", "tools", "fuzz")
+        for folder in ("src", "tests", "bench", "tools", "attacks", "fuzz")
         for p in (ROOT / folder).rglob("*.py")
     )
 

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import importlib
 
-from onnxgrad import kernels
 from onnxgrad.errors import ContractError, GradientError, OnnxGradError
-from onnxgrad.kernels import get_num_threads, set_num_threads
-from onnxgrad.ort import library_path, register, session
 
 __version__ = "0.1.0"
 
-# Loaded when first used: they need onnx and onnx-ir, which take longer to import than everything else.
+# Loaded when first used: `import onnxgrad` takes no time, and each name what it needs.
 _LATER = {
+    **dict.fromkeys(("get_num_threads", "set_num_threads"), "onnxgrad.kernels"),
+    **dict.fromkeys(("library_path", "register", "session"), "onnxgrad.ort"),
     **dict.fromkeys(
         ("grad", "vjp", "rule", "fused", "no_gradient", "unsupported"), "onnxgrad.autodiff"
     ),
@@ -33,18 +32,13 @@ __all__ = [
     "ContractError",
     "GradientError",
     "OnnxGradError",
-    "get_num_threads",
     "kernels",
-    "library_path",
-    "register",
-    "session",
-    "set_num_threads",
     *_LATER,
 ]
 
 
-# Modules with the names of onnxruntime.training, loaded when first used.
-_MODULES = ("api", "artifacts", "onnxblock")
+# The kernels, and modules with the names of onnxruntime.training, loaded when first used.
+_MODULES = ("kernels", "api", "artifacts", "onnxblock")
 
 
 def __getattr__(name: str):

@@ -1,7 +1,41 @@
-"""`python -m onnxgrad` is `onnxgrad`."""
+"""`onnxgrad` and `python -m onnxgrad`: Ctrl-C or a lack of memory while it loads is a sentence, too."""
 
+from __future__ import annotations
+
+import os
+import signal
 import sys
 
-from onnxgrad.cli import main
+INTERRUPTED = 130
+USAGE = 2
 
-sys.exit(main())
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    before = _on_interrupt(_leave)
+    try:
+        from onnxgrad.cli import main as run
+    except (MemoryError, ImportError, OSError) as error:
+        reason = "not enough memory" if isinstance(error, MemoryError) else str(error)
+        print(f"onnxgrad: it could not be loaded: {reason}", file=sys.stderr)
+        return USAGE
+    _on_interrupt(before)
+    try:
+        return run()
+    except KeyboardInterrupt:
+        return _leave()
+    finally:
+        _on_interrupt(signal.SIG_IGN)  # what is left is to exit
+
+
+def _on_interrupt(handler):
+    return signal.signal(signal.SIGINT, handler)
+
+
+def _leave(*_: object) -> int:
+    os.write(2, b"onnxgrad: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

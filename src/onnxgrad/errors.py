@@ -53,6 +53,14 @@ class DivergedError(OnnxGradError):
         self.tensor, self.step = tensor, step
 
 
+class OutOfMemoryError(OnnxGradError, MemoryError):
+    """There was not enough memory for what was asked."""
+
+
+class InternalError(OnnxGradError, RuntimeError):
+    """What should not happen: a bug of onnxgrad. The message has what to report, and where."""
+
+
 class DropInError(OnnxGradError, RuntimeError):
     """What was asked of onnxgrad.artifacts, api or onnxblock cannot be done: a file does not fit, say.
 

@@ -14,11 +14,13 @@ from onnxgrad.autodiff.plan import is_float, make_plan, refuse
 from onnxgrad.autodiff.untrainable import why_no_weights
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.errors import GradientError
+from onnxgrad.files.boundary import guarded
 from onnxgrad.graph import Builder, finish, load, make_input
 from onnxgrad.graph.nodes import values_of
 from onnxgrad.graph.patterns import see_patterns
 
 
+@guarded
 def vjp(
     model: Any,
     outputs: Iterable[str] | None = None,
@@ -54,6 +56,7 @@ def vjp(
     return Request(model, outputs, wrt, ops, parameters, patterns, seed=None).build()
 
 
+@guarded
 def grad(
     model: Any,
     of: str = "loss",

@@ -15,6 +15,7 @@ from onnxgrad.checking.culprit import find_culprit
 from onnxgrad.checking.feeds import check_feeds, random_feeds
 from onnxgrad.checking.problem import DOUBLE, MIXED, SINGLE, Problem, Row
 from onnxgrad.errors import GradientError, ModelError
+from onnxgrad.files.boundary import guarded
 from onnxgrad.graph import load
 
 REFERENCE_SECONDS = 60.0  # the reference is slow: above this float has to do
@@ -33,6 +34,7 @@ class Check:
         return all(row.good for row in self.rows)
 
 
+@guarded
 def check_gradients(
     model: Any,
     data: Mapping[str, np.ndarray] | None = None,

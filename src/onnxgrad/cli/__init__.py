@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import platform
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
-from typing import TextIO
 
 import onnxgrad
 from onnxgrad import _native
@@ -27,8 +26,10 @@ from onnxgrad.cli import (
     step,
     train,
 )
-from onnxgrad.cli.exit_codes import DIVERGED, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
-from onnxgrad.errors import DivergedError, GradientError, OnnxGradError
+from onnxgrad.cli.exit_codes import DIVERGED, INTERNAL, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
+from onnxgrad.cli.texts import discard, plain
+from onnxgrad.errors import DivergedError, GradientError, InternalError, OnnxGradError
+from onnxgrad.files.limits import override, parse
 
 COMMANDS = (
     train, evaluate, predict, inspect, check, grad, step, merge, ops, artifacts, convert_checkpoint, demo,
@@ -47,6 +48,10 @@ def build_parser() -> argparse.ArgumentParser:
     for module in COMMANDS:
         command = module.add_parser(commands)
         command.set_defaults(run=module.run)
+        command.add_argument(
+            "--limit", action="append", default=[], metavar="NAME=N",
+            help="raise a limit on what a file may ask for; the error that needs it names it",
+        )  # fmt: skip
     return parser
 
 
@@ -63,34 +68,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DivergedError as error:
         return _say(error, DIVERGED)
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        _discard(sys.stdout)
+        discard(sys.stdout)
         return OK
     except OSError as error:
         return _say(_os_text(error), USAGE)
     except MemoryError as error:
         return _say(f"not enough memory: {error or 'a smaller --batch-size may help'}", USAGE)
     except (OnnxGradError, ValueError) as error:
-        return _say(error, USAGE)
+        return _say(error, INTERNAL if isinstance(error, InternalError) else USAGE)
+    except Exception as error:
+        return _unforeseen(error)
+
+
+def _unforeseen(error: Exception) -> int:
+    """What no command foresaw: an interruption in disguise, a library's complaint, or a bug."""
+    from onnxgrad.files.boundary import translated
+
+    cause: BaseException | None = error
+    while cause is not None:  # an import that is interrupted may raise another class
+        if isinstance(cause, KeyboardInterrupt):
+            return _say("interrupted", INTERRUPTED)
+        cause = cause.__cause__ or cause.__context__
+    made = translated(error)
+    return _say(made, INTERNAL if isinstance(made, InternalError) else USAGE)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         options = build_parser().parse_args(arguments)
-        return options.run(options)
+        raised = parse(options.limit)
+        with override(**raised) if raised else nullcontext():
+            return options.run(options)
     finally:
         print(end="", flush=True)  # at exit it is too late: Python turns a closed pipe into 120
 
 
-def _discard(stream: TextIO) -> None:
-    """Send what the stream still holds nowhere, or Python would try to write it again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
 def _say(error: Exception | str, code: int) -> int:
     try:
-        print(f"onnxgrad: {error}", file=sys.stderr)
+        print(f"onnxgrad: {plain(error)}", file=sys.stderr)
     except BrokenPipeError:
-        _discard(sys.stderr)
+        discard(sys.stderr)
     return code
 
 

@@ -39,7 +39,8 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.data.matching import match
-    from onnxgrad.files.external import data_files
+    from onnxgrad.files.models import data_files
+    from onnxgrad.inspection.probe import first_load
     from onnxgrad.inspection.reading import read
     from onnxgrad.job.prepare import split_names, stored_classes
 
@@ -48,8 +49,9 @@ def run(options: argparse.Namespace) -> int:
         raise DataError(f"-o {path} ends in '{path.suffix}', expected .npz or .csv")
     check_target(path, options.model, options.data, *data_files(options.model))
     original, prepared = read(options.model)
-    table = data.read(options.data)
-    matched = match(prepared, table, options.target, split_names(options.ignore))
+    with first_load(options.model):
+        table = data.read(options.data)
+        matched = match(prepared, table, options.target, split_names(options.ignore))
     outputs = predict(options.model, prepared, table, matched, options.batch_size)
     classes = stored_classes(original)
     content = as_csv(outputs, classes) if path.suffix == ".csv" else as_npz(outputs)
@@ -95,9 +97,14 @@ def as_csv(outputs: dict[str, np.ndarray], classes: list[str]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns = dict(_columns(outputs, classes))
-    writer.writerow(columns)
+    writer.writerow([harmless(name) for name in columns])
     writer.writerows(zip(*columns.values(), strict=True))
     return text.getvalue().encode()
+
+
+def harmless(cell: str) -> str:
+    """A text that a spreadsheet would run as a formula, with an apostrophe before it."""
+    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def _columns(
@@ -105,7 +112,7 @@ def _columns(
 ) -> Iterator[tuple[str, np.ndarray]]:
     first = next(iter(outputs.values()))
     if classes and first.ndim == 2 and first.shape[1] == len(classes):
-        yield "class", np.array(classes)[first.argmax(1)]
+        yield "class", np.array([harmless(c) for c in classes])[first.argmax(1)]
     for name, array in outputs.items():
         flat = array.reshape(len(array), -1)
         for number in range(flat.shape[1]):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 import textwrap
-from typing import Any
+from typing import Any, TextIO
 
 from rich import console as rich_console
+
+from onnxgrad.files.paths import printable
 
 
 class Console(rich_console.Console):
@@ -15,6 +19,49 @@ class Console(rich_console.Console):
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+    def render(self, renderable, options=None):
+        """As rich does, without the escapes that a name from a file may hold."""
+        for segment in super().render(renderable, options):
+            clean = segment.control or segment.text.isprintable()
+            yield segment if clean else segment._replace(text=plain(segment.text))
+
+
+def plain(text: object) -> str:
+    """Text from files without what would move the cursor; lines stay lines."""
+    return "\n".join(printable(line) for line in str(text).split("\n"))
+
+
+class Unbroken:
+    """An output whose reader may leave: what is written after that is lost, and nothing stops."""
+
+    def __init__(self, stream: TextIO):
+        self.stream, self.gone = stream, False
+
+    def write(self, text: str) -> int:
+        self._try(self.stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self.stream.flush)
+
+    def _try(self, action, *arguments) -> None:
+        if self.gone:
+            return
+        try:
+            action(*arguments)
+        except BrokenPipeError:
+            self.gone = True
+            discard(self.stream)
+            print("onnxgrad: nobody reads the output any more; the work goes on", file=sys.stderr)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def discard(stream: TextIO) -> None:
+    """Send what the stream still holds nowhere, or Python would try to write it again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def short(number: float) -> str:

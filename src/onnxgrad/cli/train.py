@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
+import sys
 from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
-from onnxgrad.cli.texts import Console, say_json, short, show_notes
+from onnxgrad.cli.texts import Console, Unbroken, say_json, short, show_notes
 from onnxgrad.errors import CheckpointError, ExportError
 from onnxgrad.job.config import ConfigError, add_flags, dump, gather
 
@@ -39,6 +41,9 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
+    output = sys.stdout
+    sys.stdout = Unbroken(output)  # `train … | head -1` trains to the end
+    terminate = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         return started(options)
     except KeyboardInterrupt:
@@ -46,11 +51,14 @@ def run(options: argparse.Namespace) -> int:
         text = f"Continue with:\n  {again}" if again else "Start it again with the same command"
         print(f"\ninterrupted before the training began; nothing was changed. {text}")
         return INTERRUPTED
+    finally:
+        sys.stdout = output
+        signal.signal(signal.SIGTERM, terminate)
 
 
 def started(options: argparse.Namespace) -> int:
     """Gather the settings and train."""
-    from onnxgrad.job.run import saved_arguments
+    from onnxgrad.job.folder import saved_arguments
 
     resume = Path(options.resume) if options.resume else None
     saved = saved_arguments(resume) if resume else {}
@@ -74,6 +82,7 @@ def train(
     console = Console(highlight=False, quiet=quiet or as_json)
     job = TrainingJob(model, config, resume)
     show_notes(job.notes, console)
+    shown = len(job.notes)
     if as_json:
         say_json("start", model=str(model), run=str(job.folder), notes=job.notes)
     mode = "quiet" if quiet else "json" if as_json else "live" if console.is_terminal else "plain"
@@ -87,6 +96,7 @@ def train(
         done = {"before": result.before, "after": result.after, "output": config.output}
         say_json("done", **done, run=str(result.folder), seconds=round(result.seconds, 3))
     show(result, console)
+    show_notes(job.notes[shown:], console)
     return OK
 
 

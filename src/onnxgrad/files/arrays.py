@@ -51,6 +51,11 @@ def _members(
         text = f"{printable(path)} of {size:,} bytes would unpack to {unpacked:,}"
         limits.check("unpacked", ratio, text)
     names = [info.filename.removesuffix(".npy") for info in infos]
+    for name in names:
+        if name.startswith("/") or ".." in name.split("/"):
+            raise DataError(
+                f"{printable(path)}: the member {printable(name)!r} has a name that leads out"
+            )
     if len(set(names)) != len(names):
         raise DataError(f"{printable(path)} has two arrays of one name")
     return zip(names, infos, strict=True)

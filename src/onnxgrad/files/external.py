@@ -16,11 +16,9 @@ from typing import BinaryIO
 import onnx
 import onnx_ir as ir
 
-from onnxgrad.errors import FileError, ModelError, OnnxGradError
-from onnxgrad.files.models import read_proto
+from onnxgrad.errors import FileError, ModelError
 from onnxgrad.files.paths import inside, open_file, printable
 from onnxgrad.files.tensors import byte_size
-from onnxgrad.files.tensors import tensors as every_tensor
 
 KEYS = ("location", "offset", "length", "checksum", "basepath")
 
@@ -167,15 +165,3 @@ def bind(model: ir.Model, folder: Folder) -> None:
                         node.attributes[key] = ir.AttrTensor(key, tensor)
                 elif attribute.type == ir.AttributeType.TENSORS:
                     node.attributes[key] = ir.AttrTensors(key, [bound(t) for t in attribute.value])
-
-
-def data_files(model: str | os.PathLike[str]) -> list[Path]:
-    """The files in which the model at a path keeps weights; none where there is no such model."""
-
-    try:
-        proto = read_proto(model)
-    except (OnnxGradError, OSError):
-        return []
-    folder = Folder(Path(model))
-    found = dict.fromkeys(place(t).location for t in every_tensor(proto) if is_external(t))
-    return [folder.file(location) for location in found]

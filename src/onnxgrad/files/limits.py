@@ -21,6 +21,7 @@ LIMITS: dict[str, tuple[int, str]] = {
     "name": (65_536, "bytes of one name in a model"),
     "constant": (1 << 27, "elements of a tensor that a model computes from constants alone"),
     "tensor": (1 << 34, "elements of any tensor whose shape the model fixes"),
+    "trips": (1 << 24, "trips of a Loop that the model writes as a constant"),
     "columns": (100_000, "columns of a CSV or Parquet file, keys of a JSON line, arrays of an .npz file"),
     "unpacked": (200, "bytes that one byte of an .npz file may unpack to, in files of 256 MiB and more"),
     "pixels": (100_000_000, "pixels of one picture"),

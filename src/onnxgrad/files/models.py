@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from onnxgrad.errors import FileError, ModelError
+from onnxgrad.errors import FileError, ModelError, OnnxGradError
 from onnxgrad.files import external, limits, tensors
 from onnxgrad.files.maps import without_maps
 from onnxgrad.files.paths import printable, read_bytes, regular_file
@@ -121,6 +121,7 @@ def _check(proto: onnx.ModelProto, path: Path | None, name: str) -> None:
     try:
         count = _node_count(proto)
         limits.check("nodes", count, f"it has {count:,} nodes")
+        _check_opsets(proto)
         for graph in tensors.graphs(proto.graph, *proto.functions):
             _check_names(graph)
         for tensor in tensors.tensors(proto):
@@ -129,6 +130,14 @@ def _check(proto: onnx.ModelProto, path: Path | None, name: str) -> None:
     except (ModelError, FileError) as error:
         text = str(error)
         raise type(error)(text if text.startswith(name) else f"{name}: {text}") from error
+
+
+def _check_opsets(proto: onnx.ModelProto) -> None:
+    imports = [*proto.opset_import, *(o for f in proto.functions for o in f.opset_import)]
+    for each in imports:
+        if not 0 <= each.version < 1 << 31 or (each.version == 0 and not each.domain):
+            name = printable(each.domain) or "ai.onnx"
+            raise ModelError(f"it imports opset {each.version} of {name}, which does not exist")
 
 
 def _check_names(graph: tensors.Part) -> None:
@@ -182,3 +191,14 @@ def _measure(key, functions, sizes, depths) -> None:
 
 def _size(nodes: list[onnx.NodeProto], sizes: dict[tuple[str, str], int]) -> int:
     return sum(sizes.get((n.domain, n.op_type), 1) for n in nodes)
+
+
+def data_files(model: str | os.PathLike[str]) -> list[Path]:
+    """The files in which the model at a path keeps weights; none where there is no such model."""
+    try:
+        proto = read_proto(model)
+    except (OnnxGradError, OSError):
+        return []
+    folder = external.Folder(Path(model))
+    places = [external.place(t) for t in tensors.tensors(proto) if external.is_external(t)]
+    return [folder.file(location) for location in dict.fromkeys(p.location for p in places)]

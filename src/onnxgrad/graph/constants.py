@@ -6,6 +6,7 @@ the shapes of values with a known shape. Such a chain is evaluated here, once pe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -14,6 +15,7 @@ import onnx_ir as ir
 
 from onnxgrad.graph import infer
 
+LARGEST = 1 << 20  # elements that are computed here at all
 LIMIT = 4096  # elements: enough for any shape, far below any weight
 
 
@@ -66,6 +68,14 @@ class Constants:
 
 
 _NO = object()
+# What a node of constants would make, in elements; the others make no more than their inputs multiplied.
+_SIZES: dict[str, Callable[..., float]] = {
+    "ConstantOfShape": lambda shape: math.prod(map(int, shape.reshape(-1))),
+    "Expand": lambda x, shape: (
+        math.prod(max(1, int(n)) for n in shape.reshape(-1)) * max(1, x.size)
+    ),
+    "Range": lambda start, limit, delta: abs((float(limit) - float(start)) / float(delta)),
+}
 _PICK = ["Identity", "Gather", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Slice", "Transpose"]
 
 
@@ -81,8 +91,10 @@ def evaluate(op_type: str, arrays: list[Any], attributes: dict[str, Any]) -> np.
     if partial and op_type not in _PICK:
         return None
     try:
+        if op_type in _SIZES and _SIZES[op_type](*arrays) > LARGEST:
+            return None
         result = np.asarray(TABLE[op_type](*arrays, **attributes))
-    except (TypeError, ValueError, IndexError, KeyError):
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError):
         return None  # a form that the table does not know
     if result.dtype == object and all(n is not None for n in result.reshape(-1)):
         return result.astype(np.int64)

@@ -12,7 +12,7 @@ from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxgrad.files import external
 from onnxgrad.files.models import read_ir, root
-from onnxgrad.graph import bodies, repeats, sequences
+from onnxgrad.graph import bodies, repeats, sequences, sizes
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 from onnxgrad.graph.layout import time_first
@@ -43,10 +43,12 @@ def load(model: Any) -> ir.Model:
     time_first(copy)
     bodies.prepare(copy)
     _infer_outputs(copy)
+    sizes.check(copy)
     repeats.infer_bodies(copy, infer)
     if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
         infer(copy)
         sequences.resolve(copy)  # lists that another list, or a branch, was hiding
+    sizes.check(copy)
     return copy
 
 

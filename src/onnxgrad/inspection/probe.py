@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import onnxgrad
+from onnxgrad.errors import ModelError
+from onnxgrad.files.paths import printable
+from onnxgrad.ort import register
 
 SECONDS = 60
 
@@ -41,7 +45,8 @@ class Probe:
             out, _ = self.child.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
             self.stop()
-            return Verdict(False, f"onnxruntime did not finish loading it in {SECONDS} s")
+            text = f"onnxruntime did not finish loading it in {SECONDS} s"
+            return Verdict(False, text, crashed=True)
         code = self.child.returncode
         if code < 0:
             name = signal.Signals(-code).name
@@ -65,6 +70,16 @@ class Probe:
             self.stop()
 
 
+@contextlib.contextmanager
+def first_load(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Load a model that nobody has tried yet beside the block; raise ModelError after it where that crashed."""
+    with Probe(path) as running:
+        yield
+        verdict = running.verdict()
+    if verdict.crashed:
+        raise ModelError(f"{printable(path)}: {verdict.text}")
+
+
 def probe(path: str | os.PathLike[str]) -> Verdict:
     """The verdict at once."""
     with Probe(path) as running:
@@ -78,7 +93,8 @@ def _child(path: str) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     try:
-        onnxgrad.session(path, options)
+        register(options)  # not `session`: it reads the model, which takes longer than all of this
+        onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         answer = {"loads": True, "text": ""}
     except Exception as error:
         text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))

@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxgrad.errors import ModelError
-from onnxgrad.files.models import name_of, read_ir
+from onnxgrad.files.models import is_path, name_of, read_ir
 from onnxgrad.graph import load
 
 
@@ -21,7 +21,9 @@ def read(model: Any) -> tuple[ir.Model, ir.Model]:
         original = read_ir(model)
         prepared = load(model)
     except ValueError as error:
-        raise ModelError(str(error)) from error
+        text = str(error)
+        named = not is_path(model) or name_of(model) in text
+        raise ModelError(text if named else f"{name_of(model)}: {text}") from error
     if len(prepared.graph) == 0 and not prepared.graph.outputs:
         raise ModelError(f"{name_of(model)} holds no graph: it is not an ONNX model")
     return original, prepared

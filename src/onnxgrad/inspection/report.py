@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.examine import Examination, examine
 from onnxgrad.autodiff.plan import Problem, captured
+from onnxgrad.files.boundary import guarded
 from onnxgrad.graph.bodies import bodies
 from onnxgrad.inspection.cost import Cost, estimate
 from onnxgrad.inspection.ends import dead_ends, problem_of
@@ -93,6 +94,7 @@ class Inspection:
         return {"trainable": self.trainable, **plain, "warnings": self.warnings}
 
 
+@guarded
 def inspect(model: Any, *, batch: int = 1, tie: Any = (), untie: Any = ()) -> Inspection:
     """Say what in `model` can be trained, what not and why, and what a step costs at that batch size.
 

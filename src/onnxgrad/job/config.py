@@ -158,10 +158,10 @@ def read(path: str) -> dict[str, Any]:
         raise ConfigError(
             f"{path} holds a {type(data).__name__}, expected settings such as 'epochs: 5'"
         )
-    return dict(_checked(path, str(name), value) for name, value in data.items())
+    return dict(checked(path, str(name), value) for name, value in data.items())
 
 
-def _checked(path: str, name: str, value: Any) -> tuple[str, Any]:
+def checked(path: str, name: str, value: Any) -> tuple[str, Any]:
     """The setting's own name, and the value in its kind."""
     key = name.replace("-", "_")
     if key not in FIELDS:

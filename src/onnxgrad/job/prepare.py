@@ -13,6 +13,7 @@ from onnxgrad.data.batches import Batches, Goal, goal
 from onnxgrad.data.matching import Matched, check_inputs, match
 from onnxgrad.data.table import Table
 from onnxgrad.errors import DataError
+from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.job.config import ConfigError
 from onnxgrad.train.guess import guess_loss
@@ -87,10 +88,11 @@ class Prepared:
 def prepare(path: str, data: str, target: str = "", ignore: str = "", loss: str = "") -> Prepared:
     """Read both files, give every input its columns, and find target and loss where they are not given."""
     original, model = read_model(path)
-    check_inputs(model)
-    table = files.read(data)
-    matched = match(model, table, target, split_names(ignore))
-    _use_stored_classes(original, table, matched)
+    with first_load(path):
+        check_inputs(model)
+        table = files.read(data)
+        matched = match(model, table, target, split_names(ignore))
+        _use_stored_classes(original, table, matched)
     notes = matched.notes
     if not matched.target:
         return Prepared(path, model, table, matched, _own_loss(model, table, loss, notes), notes)

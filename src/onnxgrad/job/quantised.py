@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from onnxgrad.data.batches import Batches
-from onnxgrad.files.external import data_files
+from onnxgrad.files.models import data_files
 
 REPEATS = 15  # runs of which the median is taken
 

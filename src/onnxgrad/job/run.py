@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,11 +18,9 @@ from onnxgrad.data.arrays import Batch
 from onnxgrad.data.batches import Batches
 from onnxgrad.data.matching import match
 from onnxgrad.data.table import is_number
-from onnxgrad.errors import DataError, FileError
-from onnxgrad.files.external import data_files
-from onnxgrad.files.text import read_json
-from onnxgrad.files.write import check_target, write_bytes
-from onnxgrad.job.config import Config, ConfigError, dump
+from onnxgrad.errors import DataError
+from onnxgrad.job.config import Config, ConfigError
+from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.job.report import write_report
@@ -33,7 +30,6 @@ from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopp
 from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.trainer import Trainer
 
-ARGUMENTS = "args.json"
 SAVE_SECONDS = 2.0  # between checkpoints: an epoch may be shorter than the writing of one
 MOST_CLASSES = 50  # of a confusion matrix that one can read
 
@@ -66,8 +62,11 @@ class TrainingJob:
     def __init__(self, model: str, config: Config, resume: Path | None = None):
         self.model, self.config, self.resume = model, config, resume
         config.check()
-        _check_output(config, model)
-        self.folder = resume or _new_folder(config, model)
+        check_output(config, model, adapter=lora_of(config) is not None and not config.merge)
+        if resume is not None:
+            self.folder, self._lock = resume, take(resume)
+        else:
+            check_folder(config)
         prepared = prepare(model, config.data, config.target, config.ignore, config.loss)
         self.prepared, self.loss, self.notes = prepared, prepared.loss, list(prepared.notes)
         self.trainer = self._trainer(prepared)
@@ -79,6 +78,8 @@ class TrainingJob:
         self.comparison: Comparison | None = None
         if config.quantize:
             self._quantise(prepared)
+        if resume is None:  # last: a run that is refused leaves no folder
+            self.folder, self._lock = new_folder(config, model)
 
     def _quantise(self, prepared: Prepared) -> None:
         """Go on with the integer model, calibrated on the rows to train on."""
@@ -213,12 +214,14 @@ class TrainingJob:
         result.after = self.trainer.evaluate(held)
         self._describe(result, held, started_from)
         classes = self.prepared.matched.classes
+        known = len(self.trainer.notes)
         if lora_of(self.config) and not self.config.merge:
             self.trainer.save_adapter(self.config.output)
         else:
             self.trainer.save(
                 self.config.output, {CLASSES: json.dumps(classes)} if classes else None
             )
+        self.notes += [str(note) for note in self.trainer.notes[known:]]
         if self.comparison is not None:
             written = measured("trained", self.config.output, result.after, self._one_batch())
             self.comparison.versions += [Version("post-training", result.before), written]
@@ -228,11 +231,7 @@ class TrainingJob:
         return result
 
     def _write_arguments(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        text = f"# onnxgrad train {self.model} --config args.yaml\n{dump(self.config)}"
-        write_bytes(self.folder / "args.yaml", text.encode())
-        arguments = {"model": str(self.model), **dataclasses.asdict(self.config)}
-        write_bytes(self.folder / ARGUMENTS, (json.dumps(arguments, indent=1) + "\n").encode())
+        write_arguments(self.folder, self.model, self.config)
 
     def _newest(self) -> Path | None:
         """Where to continue from; a run that was interrupted before its first checkpoint begins anew."""
@@ -329,43 +328,6 @@ class Watched:
             yield batch
 
 
-def saved_arguments(folder: Path) -> dict[str, Any]:
-    """The model and the settings of an earlier run."""
-    try:
-        return read_json(folder / ARGUMENTS)
-    except OSError:
-        raise ConfigError(
-            f"--resume {folder} is no run folder: it has no {ARGUMENTS}. Name a folder such as runs/model-1"
-        ) from None
-    except ValueError as error:
-        raise ConfigError(f"{folder / ARGUMENTS} is damaged: {error}") from error
-
-
-def _check_output(config: Config, model: str) -> None:
-    """Refuse what could not be written, or must not be replaced, before hours of training."""
-    output, path = config.output, Path(config.output)
-    if lora_of(config) and not config.merge:
-        if path.suffix == ".onnx":
-            raise ConfigError(
-                f"-o {output} names a model, and --lora writes a folder: name a folder, or add --merge"
-            )
-        if path.is_file():
-            raise ConfigError(f"-o {output} is a file, and --lora writes a folder")
-        path = path / "adapter_config.json" if path.is_dir() else path
-    if path.exists() and Path(model).exists() and path.samefile(model):
-        raise ConfigError(f"-o {output} is the model itself: name another file")
-    try:
-        check_target(path, config.data, config.val, *data_files(model))
-    except (FileError, IsADirectoryError) as error:
-        raise ConfigError(f"-o {error}") from error
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise ConfigError(f"-o {output} cannot be written: {error.strerror or error}") from error
-
-
 def lora_of(config: Config) -> Lora | None:
     """The adapter that a run trains: the settings of --lora, and where --lora-from begins."""
     if not config.lora and not config.lora_from:
@@ -376,20 +338,3 @@ def lora_of(config: Config) -> Lora | None:
 
 def _patterns(text: str) -> Any:
     return text if text in ("all", "head") else list(split_names(text))
-
-
-def _new_folder(config: Config, model: str) -> Path:
-    if config.run_dir:
-        folder = Path(config.run_dir)
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"--run-dir {folder} is a file, expected the name of a folder")
-        if (folder / ARGUMENTS).exists():
-            raise ConfigError(
-                f"--run-dir {folder} holds a run already: continue it with --resume {folder}, or name another folder"
-            )
-        return folder
-    stem = Path(model).stem
-    number = 1
-    while (Path("runs") / f"{stem}-{number}").exists():
-        number += 1
-    return Path("runs") / f"{stem}-{number}"

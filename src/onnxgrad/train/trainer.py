@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad import kernels
 from onnxgrad.data.arrays import Batch, Names, make_data
 from onnxgrad.errors import DivergedError
+from onnxgrad.files.boundary import guarded
 from onnxgrad.model.change import Change
 from onnxgrad.model.lora.change import LoraChange
 from onnxgrad.model.lora.settings import resolve as resolve_lora
@@ -75,6 +76,7 @@ class Trainer:
         array([[3.]], dtype=float32)
     """
 
+    @guarded
     def __init__(
         self,
         model: Any,
@@ -129,6 +131,7 @@ class Trainer:
 
     # ---- training ----------------------------------------------------------------------------
 
+    @guarded
     def fit(
         self,
         x: Any,
@@ -160,6 +163,7 @@ class Trainer:
         loop = EpochLoop(self, data, validation, epochs, batch_size, list(callbacks))
         return loop.run(steps_per_epoch, max_steps, max_time, resume)
 
+    @guarded
     def step(self, batch: Any, y: Any = None) -> dict[str, float]:
         """Train on one batch: a dict by name, a pair (x, y), or x and y; return the loss and more.
 
@@ -206,6 +210,7 @@ class Trainer:
             tensor, step,
         )  # fmt: skip
 
+    @guarded
     def check(self, x: Any, y: Any = None, *, batch_size: int = 32) -> None:
         """Raise DataError where the data does not fit the model and the loss; nothing is computed."""
         for batch in make_data(x, y, self.names, batch_size, False, self.seed).epoch(0):
@@ -213,11 +218,13 @@ class Trainer:
 
     # ---- looking -----------------------------------------------------------------------------
 
+    @guarded
     def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 32) -> dict[str, float]:
         """Return the loss and every metric over the data, with the model in inference mode."""
         data = make_data(x, y, self.names, batch_size, False, self.seed)
         return self._evaluation.evaluate(data, self.metrics)
 
+    @guarded
     def predict(self, x: Any, *, batch_size: int = 32) -> Any:
         """Return the model's output for x; a dict by name where it has several."""
         return self._evaluation.predict(x, batch_size)
@@ -306,6 +313,7 @@ class Trainer:
         if state.schedule is not None:
             self.schedule.load_state(state.schedule)
 
+    @guarded
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
         """Write the model with its new weights: the same graph, names and metadata, and what `metadata` adds.
 

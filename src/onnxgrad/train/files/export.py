@@ -19,6 +19,7 @@ from onnxgrad.files.tensors import tensors as every_tensor
 from onnxgrad.files.write import check_target, copy_file, flush, replace, work_folder, write_bytes
 from onnxgrad.model.change import Draft
 from onnxgrad.model.source import OriginalModel
+from onnxgrad.notes import Note
 
 if TYPE_CHECKING:
     from onnxgrad.train.loop.evaluation import Evaluation
@@ -30,7 +31,7 @@ def export(
     evaluation: Evaluation,
     path: str | os.PathLike[str],
     metadata: Mapping[str, str],
-) -> list[str]:
+) -> list[Note]:
     """Write `setup`'s model with the store's tensors to `path`; see Trainer.save. Returns notes."""
 
     draft = setup.model.write_back(setup.store.tensors())
@@ -47,7 +48,7 @@ def export_draft(
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
     verify: Callable[[Path, Path], None] | None = None,
-) -> list[str]:
+) -> list[Note]:
     """Write `draft`, made of `source`; `verify` tries the file before it takes its name."""
     path = Path(os.path.abspath(path))
     try:
@@ -133,7 +134,7 @@ def _data_names(model: onnx.ModelProto, path: Path) -> dict[str, str]:
 _made: set[Path] = set()  # the data files that this process wrote, which it may remove again
 
 
-def _publish(work: Path, path: Path, data: list[str]) -> list[str]:
+def _publish(work: Path, path: Path, data: list[str]) -> list[Note]:
     """Move the data files, then the model: until its name changes hands the old one is whole.
 
     Returns a note on the data of the model that stood there: only what this process wrote is removed.
@@ -147,10 +148,8 @@ def _publish(work: Path, path: Path, data: list[str]) -> list[str]:
     for name in mine:
         (path.parent / name).unlink(missing_ok=True)
     left = sorted(name for name in old - mine if name.startswith(path.name))
-    return [
-        f"{name} beside {path.name} held the weights of the model that was replaced; it is left there"
-        for name in left
-    ]
+    text = "beside {} held the weights of the model that was replaced, and is left there"
+    return [Note("left", name, f"{name} {text.format(path.name)}") for name in left]
 
 
 def _data_of(path: Path) -> set[str]:

@@ -27,7 +27,7 @@ def session_options(threads: int | None) -> onnxruntime.SessionOptions:
         options.add_session_config_entry(name, value)
     # A pattern plans one block for a whole run, beside what the first run took: a third more memory, no time.
     options.enable_mem_pattern = False
-    options.log_severity_level = 3  # warnings are about shapes that a training graph reuses
+    options.log_severity_level = 4  # warnings are about shapes that it reuses; errors are raised
     return options
 
 

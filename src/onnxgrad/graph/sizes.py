@@ -1,0 +1,48 @@
+"""Models that ask for more than they are worth: a kilobyte that names a tensor of gigabytes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.files import limits
+from onnxgrad.files.paths import printable
+
+
+def check(model: ir.Model) -> None:
+    """Raise LimitError for a tensor that is too large, or a loop that runs too long, whatever the data.
+
+    A tensor that depends on constants alone has the lower limit: it comes out of nothing.
+    """
+    depends: set[ir.Value] = {v for graph in model.graphs() for v in graph.inputs}
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        _check_trips(node)
+        if any(v in depends for v in node.inputs if v is not None) or _has_body(node):
+            depends.update(node.outputs)
+            kind = "tensor"
+        else:
+            kind = "constant"
+        for value in node.outputs:
+            shape = value.shape
+            if shape is None or not all(isinstance(size, int) for size in shape):
+                continue
+            count = math.prod(shape)
+            who = f"node {printable(node.name or value.name)!r} ({printable(node.op_type)})"
+            limits.check(kind, count, f"{who} makes a tensor of {count:,} elements")
+
+
+def _has_body(node: ir.Node) -> bool:
+    return any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values())
+
+
+def _check_trips(node: ir.Node) -> None:
+    """A Loop whose number of trips is written in the model."""
+    if node.op_type != "Loop" or node.domain or not node.inputs or node.inputs[0] is None:
+        return
+    tensor = ir.convenience.get_const_tensor(node.inputs[0])
+    if tensor is None or tensor.size != 1 or tensor.dtype != ir.DataType.INT64:
+        return
+    trips = int(np.reshape(tensor.numpy(), -1)[0])
+    limits.check("trips", trips, f"the Loop {printable(node.name)!r} makes {trips:,} trips")
