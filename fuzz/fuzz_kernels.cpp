@@ -55,17 +55,20 @@ class FuzzHost final : public Host {
 };
 
 struct Counts {
-  long computed = 0, refused = 0, too_large = 0;
+  long calls = 0, computed = 0, refused = 0, too_large = 0;
   ~Counts() {
-    std::fprintf(stderr, "kernels (%s): %ld calls computed, %ld refused, %ld too large to try\n",
-                 instruction_set(), computed, refused, too_large);
+    std::fprintf(stderr,
+                 "kernels (%s): %ld calls; of the inputs %ld computed, %ld were refused, %ld were "
+                 "too large to try\n",
+                 instruction_set(), calls, computed, refused, too_large);
   }
-};
+} g_counts;
 
 enum class Outcome { computed, refused, too_large };
 
 Outcome run(const Op& op, const GeneratedCall& generated, std::vector<bool> wanted, FuzzHost& host,
             std::string& refusal) {
+  ++g_counts.calls;
   std::vector<TensorView> outputs(wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) outputs[i].present = wanted[i];
   try {
@@ -107,7 +110,6 @@ void compare(const Contract& contract, const std::vector<bool>& wanted, const Fu
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static Counts counts;
   Bytes bytes(data, size);
   const Op& op = ops()[bytes.choice(static_cast<int>(ops().size()))];
   GeneratedCall generated(op, bytes);
@@ -134,8 +136,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (any) compare(op.contract(), generated.wanted(), all, some);
     break;
   }
-  ++(outcome == Outcome::computed  ? counts.computed
-     : outcome == Outcome::refused ? counts.refused
-                                   : counts.too_large);
+  ++(outcome == Outcome::computed  ? g_counts.computed
+     : outcome == Outcome::refused ? g_counts.refused
+                                   : g_counts.too_large);
   return 0;
 }

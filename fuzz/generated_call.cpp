@@ -122,18 +122,20 @@ Attribute GeneratedCall::some_attribute(const AttributeSpec& spec, Bytes& bytes)
 
 Shape GeneratedCall::some_shape(const TensorSpec& spec, Bytes& bytes) const {
   Shape shape;
+  const auto add = [&](Dim d) {
+    if (shape.rank() < kShapeCapacity) shape.push_back(d);
+  };
   for (const Axis& axis : spec.axes) {
     const auto symbol = static_cast<std::size_t>(axis.symbol);
     if (axis.symbol < 0)
-      shape.push_back(axis.factor);
+      add(axis.factor);
     else if (!axis.pack)
-      shape.push_back(dims_[symbol] > kMaxElements ? dims_[symbol] : axis.factor * dims_[symbol]);
+      add(dims_[symbol] > kMaxElements ? dims_[symbol] : axis.factor * dims_[symbol]);
     else
-      for (Dim d : packs_[symbol])
-        if (shape.rank() < kShapeCapacity) shape.push_back(d);
+      for (Dim d : packs_[symbol]) add(d);
   }
   if (bytes.once(100) && shape.rank() > 0) shape[bytes.choice(shape.rank())] = some_dim(bytes);
-  if (bytes.once(250) && shape.rank() < kShapeCapacity) shape.push_back(some_dim(bytes));
+  if (bytes.once(250)) add(some_dim(bytes));
   return shape;
 }
 
@@ -146,12 +148,11 @@ DType GeneratedCall::some_type(const TensorSpec& spec, Bytes& bytes) const {
 // had is made empty.
 void GeneratedCall::fill(std::size_t input) {
   TensorView& view = views_[input];
-  if (broken_bound(view.shape.data(), static_cast<std::size_t>(view.shape.rank())) == nullptr) {
-    for (int a = 0; view.shape.size() > kMostInputElements; a = (a + 1) % view.shape.rank())
-      view.shape[a] = view.shape[a] / 2;
-  } else if (view.shape.rank() <= kMaxRank) {
+  if (view.shape.size() > kMostInputElements &&
+      broken_bound(view.shape.data(), static_cast<std::size_t>(view.shape.rank())))
     view.shape[0] = 0;  // too large to exist, unless empty
-  }
+  for (int a = 0; view.shape.size() > kMostInputElements; a = (a + 1) % view.shape.rank())
+    view.shape[a] = view.shape[a] / 2;
   const Dim bytes = bytes_in(view.shape, view.type);
   memory_[input].reset(new char[static_cast<std::size_t>(bytes)]);
   view.data = memory_[input].get();

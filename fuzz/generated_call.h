@@ -13,7 +13,7 @@
 
 namespace onnxgrad::fuzz {
 
-constexpr Dim kMostInputElements = 1 << 14;
+constexpr Dim kMostInputElements = 1 << 12;
 
 class GeneratedCall {
  public:

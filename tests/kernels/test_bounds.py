@@ -21,6 +21,7 @@ import onnxgrad
 from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
+pytestmark = pytest.mark.xdist_group("bounds")  # one child per host does for all of them
 MOST_BYTES, MOST_SECONDS = 4 << 30, 120
 
 
