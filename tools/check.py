@@ -127,9 +127,10 @@ def fuzzers(minutes: float) -> bool:
     new = {harness: FUZZ / "corpus" / harness for harness in ("contracts", "kernels")}
     for folder in new.values():
         folder.mkdir(parents=True, exist_ok=True)
-    options = [f"-max_total_time={seconds}", "-timeout=25", "-rss_limit_mb=3000", "-max_len=512", "-len_control=0", "-seed=1",
-               f"-artifact_prefix={FUZZ}/"]  # fmt: skip
-    seeds = ROOT / "fuzz" / "corpus" / "kernels"
+    options = [f"-max_total_time={seconds}", "-timeout=25", "-rss_limit_mb=3000", "-malloc_limit_mb=60000",
+               "-max_len=512", "-len_control=0", "-seed=1", f"-artifact_prefix={FUZZ}/"]  # fmt: skip
+    seeds = FUZZ / "seeds"  # of the kernels
+    shutil.unpack_archive(ROOT / "fuzz" / "corpus" / "fuzz_kernels_seed_corpus.zip", seeds)
     sessions = [sys.executable, ROOT / "fuzz" / "fuzz_sessions.py", "--library", FUZZ / "libonnxgrad_ops.so",
                 "--models", "1000000", "--seconds", seconds]  # fmt: skip
     built = step("fuzzers built", configure, ["cmake", "--build", FUZZ, "-j", "2"])

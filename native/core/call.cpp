@@ -54,13 +54,13 @@ Dim bytes_in(const TensorView& view) {
 
 Dim Call::most_working_memory() const {
   constexpr Dim kAlways = Dim(1) << 30, kTimes = 16;
-  Dim bytes = 0;
+  Dim in = 0, out = 0;
   for (const TensorView& input : inputs_)
-    if (input.present) bytes += bytes_in(input);
+    if (input.present) in += bytes_in(input);
   for (const TensorSpec& spec : contract_.outputs())
     if (is_known(spec, symbols_))
-      bytes += shape_of(contract_, spec, symbols_).size() * bytes_of(type_);
-  return std::min(kAlways + kTimes * bytes, memory_of_machine());
+      out += shape_of(contract_, spec, symbols_).size() * bytes_of(type_);
+  return std::min(kAlways + kTimes * (in + out), memory_of_machine() - out);
 }
 
 void Call::require_an_output() const {
