@@ -28,6 +28,7 @@ LIKE = {
 _SKIP = ("[outer..., H]", ""), ("[outer..., H]", "", "", "[outer..., H]")
 _SAME = ("[shape...]",), ("[shape...]",)
 SHAPES = {
+    "SimplifiedLayerNormalization": _SAME,
     **dict.fromkeys(("Gelu", "QuickGelu", "FastGelu", "BiasGelu", "RotaryEmbedding"), _SAME),
     **dict.fromkeys(("Scaler", "Normalizer", "Imputer", "Binarizer"), _SAME),
     **dict.fromkeys(("BiasSoftmax", "BiasDropout", "BitmaskDropout"), _SAME),
@@ -43,7 +44,9 @@ _INT32_OUTPUTS = {("EmbedLayerNormalization", 1)}
 def is_known(node: ir.Node) -> bool:
     """Say whether shapes of a node can be told here."""
     known = node.op_type in LIKE or node.op_type in SHAPES or node.op_type in _OTHERS
-    return known and node.domain in DOMAINS
+    # onnxruntime saves this one in ONNX's own domain
+    foreign = not node.domain and node.op_type == "SimplifiedLayerNormalization"
+    return known and (node.domain in DOMAINS or foreign)
 
 
 def results(node: ir.Node, standard: Callable[[ir.Node], list[Result]]) -> list[Result]:
@@ -119,8 +122,34 @@ def _nbits(node: ir.Node) -> Dims | None:
     return None if x is None else (*x[:-1], int(node.attributes["N"].value))
 
 
+def _group_query(node: ir.Node) -> Dims | None:
+    """[N, S, heads·size]; with packed keys and values the input is wider."""
+    query = dims_of(node.inputs[0])
+    if query is None or len(query) != 3:
+        return None
+    heads, kv_heads = (int(node.attributes[n].value) for n in ("num_heads", "kv_num_heads"))
+    packed = len(node.inputs) < 2 or node.inputs[1] is None
+    parts = heads + 2 * kv_heads if packed else heads
+    return (*query[:2], query[2] // parts * heads if isinstance(query[2], int) else None)
+
+
+def _gathered_blocks(node: ir.Node) -> Dims | None:
+    """Rows of a table, [indices…, size]; two or more numbers may share a byte."""
+    data, indices = (dims_of(v) for v in node.inputs[:2])
+    axis = node.attributes.get("gather_axis")
+    if data is None or indices is None or (axis is not None and axis.value != 0):
+        return None
+    bits = node.attributes.get("bits")
+    shared = 8 // (4 if bits is None else int(bits.value))
+    wide = node.inputs[0].dtype == ir.DataType.UINT8 and isinstance(data[-1], int)
+    return (*indices, *data[1:-1], data[-1] * shared if wide else data[-1])
+
+
 _OTHERS: dict[str, Callable[[ir.Node], Dims | None]] = {
     "FusedMatMul": _fused_matmul,
     "Attention": _attention,
     "MatMulNBits": _nbits,
+    "MatMulBnb4": _nbits,
+    "GroupQueryAttention": _group_query,
+    "GatherBlockQuantized": _gathered_blocks,
 }

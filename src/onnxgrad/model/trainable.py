@@ -16,6 +16,7 @@ from onnxgrad.model import parameters, roles
 from onnxgrad.model.change import Change, Draft
 from onnxgrad.model.modes import to_inference
 from onnxgrad.model.padding import Padding
+from onnxgrad.model.past import WithoutPast
 from onnxgrad.model.precision import Widen
 from onnxgrad.model.quantize.fake import FakeQuantise
 from onnxgrad.model.quantize.integers import is_quantised
@@ -53,7 +54,7 @@ class TrainableModel:
         ):  # an adapter leaves integers as they are
             changes = [FakeQuantise(learn_scales=False)]
         self._sharing = Untie(tie, untie), Retie(untie)
-        own = [Restore(), *self._sharing, Widen(keep_float32), Repeat(), Padding()]
+        own = [Restore(), *self._sharing, Widen(keep_float32), Repeat(), Padding(), WithoutPast()]
         self.changes: list[Change] = [*own, *changes]
         for change in self.changes:
             change.rewrite(self.source)

@@ -189,7 +189,8 @@ class Branch:
             )
         if layer.kind == "packed":
             return op("MatMul", across, weight)
-        attributes = {k: a.value for k, a in node.attributes.items()}
+        # without accuracy_level, which would round Aᵀ to 8 bits
+        attributes = {k: a.value for k, a in node.attributes.items() if k != "accuracy_level"}
         inputs = list(node.inputs)[1 : 2 if node.op_type == "Gemm" else 5]
         return op(
             node.op_type, across, *inputs, domain=node.domain, dtype=across.dtype, **attributes

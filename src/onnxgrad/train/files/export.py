@@ -18,6 +18,7 @@ from onnxgrad.files.models import read_proto
 from onnxgrad.files.tensors import tensors as every_tensor
 from onnxgrad.files.write import check_target, copy_file, flush, replace, work_folder, write_bytes
 from onnxgrad.model.change import Draft
+from onnxgrad.model.past import PAST, empty_past
 from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
@@ -192,6 +193,7 @@ def verify(
         return
     expected = evaluation.run(Batch(sample, 0))
     feeds = {i.name: _as(sample[i.name], i.type) for i in session.get_inputs() if i.name in sample}
+    feeds.update(_empty_past(session, feeds))
     feeds.update(more or {})
     got = dict(zip(setup.outputs, session.run(setup.outputs, feeds), strict=True))
     for name, value in expected.items():
@@ -203,6 +205,17 @@ def verify(
                 f"{path} was not written: output {name!r} of a plain session differs from the "
                 f"trainer's by {worst:.3g}"
             )
+
+
+def _empty_past(session: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inputs of a cache, which a batch does not have: a past of length 0."""
+    rows = next((len(a) for a in feeds.values() if a.ndim), 1)
+    kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+    return {
+        i.name: np.zeros(empty_past(i.shape, rows), kinds[i.type])
+        for i in session.get_inputs()
+        if i.name not in feeds and i.name.startswith(PAST) and i.type in kinds and len(i.shape) == 4
+    }
 
 
 def _as(array: np.ndarray, kind: str) -> np.ndarray:
