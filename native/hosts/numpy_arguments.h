@@ -23,7 +23,7 @@ PyObject* g_as_contiguous = nullptr;  // numpy.ascontiguousarray
   throw nb::python_error();
 }
 
-// What Python shows of an object; escaped where a repr is no text that UTF-8 has.
+// What Python shows of an object; escaped where its repr is not valid UTF-8.
 std::string shown(PyObject* object) {
   for (auto* represent : {&PyObject_Repr, &PyObject_ASCII}) {
     nb::object text = nb::steal(represent(object));
@@ -34,8 +34,8 @@ std::string shown(PyObject* object) {
   return Py_TYPE(object)->tp_name;
 }
 
-// A name as Python gave it; nothing where it is no
-// text that UTF-8 has. Zeros are letters like others.
+// A name as Python gave it; nothing where it is not
+// valid UTF-8. A zero is a character like any other.
 std::optional<std::string_view> name_from(PyObject* object) {
   Py_ssize_t size = 0;
   const char* bytes = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &size) : nullptr;
@@ -104,7 +104,7 @@ std::string dtype_name(PyObject* array) {
 }
 
 // The class of NumPy's masked arrays, by its name:
-// it shares its buffer and keeps quiet about the mask.
+// it shares its buffer, which says nothing of the mask.
 bool is_masked(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "MaskedArray";
 }
@@ -162,7 +162,7 @@ struct Input {
   TensorView viewed(const Contract& contract, const TensorSpec& spec) const {
     return view_of(contract, *buffer, [&] { return "input " + spec.name + " has shape "; });
   }
-  // NumPy says why, unless it is no fault of the argument (memory, Ctrl-C).
+  // NumPy says why, unless the argument is not to blame (memory, Ctrl-C).
   [[noreturn]] static void fail_to_convert(const Contract& contract, const TensorSpec& spec,
                                            PyObject* object) {
     if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError))

@@ -178,7 +178,7 @@ ONNXGRAD_INLINE void row_product(const T* a, Dim depth, StateWeights<T> b, Dim p
 }  // namespace detail
 
 // C (+)= A · B for part of C, as set_product and add_product do, for as few rows as a batch may
-// have. A single row has no use for B but one, so it is a matter of loads in flight: eight sums
+// have. A single row uses B once, so what counts is the number of loads in flight: eight sums
 // side by side. Where B is little larger than the first-level cache, a step that reads it in the
 // opposite order of the step before (`backwards`) finds half of it there.
 template <bool add, class T> void state_product(Part part, Rows<T> a, Dim depth, StateWeights<T> b,
