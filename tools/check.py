@@ -144,6 +144,18 @@ def fuzzers(minutes: float) -> bool:
     )
 
 
+def file_fuzzers(minutes: float) -> bool:
+    """Changed models, datasets and checkpoints, some hundreds to thousands a minute; and every attack."""
+    run = [sys.executable, ROOT / "fuzz" / "files" / "run.py"]
+    rates = {"models": 500, "data": 3000, "checkpoints": 2000}
+    passed = [
+        step(f"{kind} fuzzed", [*run, kind, "--count", int(rate * minutes)])
+        for kind, rate in rates.items()
+    ]
+    attacks = [sys.executable, ROOT / "attacks" / "run.py", "--fresh"]
+    return all([*passed, step("attacks, each in a new process", attacks)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("checks", nargs="*", help="which of them; all when none is named")
@@ -156,6 +168,7 @@ def main() -> None:
         "live": live,
         "training": training,
         "fuzz": lambda: fuzzers(arguments.minutes),
+        "files": lambda: file_fuzzers(arguments.minutes),
     }
     unknown = set(arguments.checks) - set(checks)
     if unknown:

@@ -183,7 +183,7 @@ DAMAGE = {
     "a file is missing": "optimizer.safetensors is missing",
     "no state": "no checkpoint, trainer_state.json is missing",
     "state cut off": "trainer_state.json is damaged or foreign",
-    "newer format": "its format is 99, this onnxgrad reads up to 1",
+    "newer format": "its format is 99, this onnxgrad reads up to 2",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from onnxgrad.data.digest import digest
 from onnxgrad.errors import DataError
 
 
@@ -62,6 +63,12 @@ class ArrayData:
 
     def __len__(self) -> int:
         return -(-self.rows // self.batch_size)
+
+    def digest(self) -> str:
+        """Return a hash of the data."""
+        rows = max(1, min(self.rows, 1024))
+        parts = (slice(at, at + rows) for at in range(0, self.rows, rows))
+        return digest({n: a[part] for n, a in self.arrays.items()} for part in parts)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `start` on. The order depends on seed and epoch."""

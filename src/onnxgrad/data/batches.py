@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.data.arrays import Batch
+from onnxgrad.data.digest import digest
 from onnxgrad.data.matching import Matched
 from onnxgrad.data.table import Table
 from onnxgrad.errors import DataError
@@ -96,6 +97,10 @@ class Batches:
         return self._batches(
             np.random.default_rng([self.seed, epoch]) if self.shuffle else None, start
         )
+
+    def digest(self) -> str:
+        """Return a hash of the data."""
+        return digest(batch.arrays for batch in self.in_order())
 
     def in_order(self) -> Iterator[Batch]:
         """Yield the batches as the rows lie, the fastest way through them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -13,6 +14,7 @@ import numpy as np
 from onnxgrad.data.table import Column, Part, Table, rejoin
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.files import limits
+from onnxgrad.files.boundary import first_line
 from onnxgrad.files.paths import open_file, printable
 
 BLOCK_BYTES = 64 << 20  # of one block in memory
@@ -47,8 +49,21 @@ class ParquetTable(Table):
 
     def _first(self, count: int, names: list[str] | None = None) -> dict[str, np.ndarray]:
         names = names or self.file.schema_arrow.names
-        batch = next(iter(self.file.iter_batches(batch_size=count, columns=names)))
-        return {n: self._array(batch.column(n), n, 0) for n in names}
+        with self._damage():
+            batch = next(iter(self.file.iter_batches(batch_size=count, columns=names)), None)
+            if batch is None:
+                raise DataError(f"{self.source} has no rows")
+            return {n: self._array(batch.column(n), n, 0) for n in names}
+
+    @contextlib.contextmanager
+    def _damage(self) -> Iterator[None]:
+        """What pyarrow says of pages that are damaged, as ours: its classes, or bare ones such as OSError."""
+        try:
+            yield
+        except DataError:
+            raise
+        except (OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
+            raise DataError(f"{self.source} is damaged: {first_line(error)}") from error
 
     def head(self, name: str, count: int = 1 << 16) -> np.ndarray:
         return self._first(min(count, self.block), [name])[name]
@@ -68,6 +83,10 @@ class ParquetTable(Table):
         return islice(rejoin(blocks, size), start, None)
 
     def _blocks(self, names: list[str], rng: np.random.Generator | None) -> Iterator[Part]:
+        with self._damage():
+            yield from self._read_blocks(names, rng)
+
+    def _read_blocks(self, names: list[str], rng: np.random.Generator | None) -> Iterator[Part]:
         groups = np.arange(self.file.num_row_groups)
         for group in groups if rng is None else rng.permutation(groups):
             row = int(self.starts[group])

@@ -3,7 +3,7 @@
     model.safetensors       parameters and running statistics
     optimizer.safetensors   the optimizer's state, and what callbacks keep
     trainer_state.json      step, epoch, position in the data, seed, callbacks, versions; the SHA-256 of both
-                            files and of the model's graph
+                            files, of the model's graph, and of all this itself
 
 It is written under a temporary name, flushed to the disk, then renamed. No pickle.
 """
@@ -14,9 +14,11 @@ import hashlib
 import json
 import os
 import platform
+import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,7 +31,7 @@ from onnxgrad.files.text import read_json
 from onnxgrad.files.write import flush, write_bytes
 from onnxgrad.train.state import Progress, TrainState
 
-FORMAT = 1
+FORMAT = 2
 STATE = "trainer_state.json"
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 _TEMPORARY = ".unfinished-"
@@ -44,7 +46,7 @@ def save(state: TrainState, path: str | os.PathLike[str]) -> Path:
     Raises CheckpointError where the disk is full or cannot be written; what was there remains.
     """
     path = Path(path)
-    temporary = path.parent / f"{_TEMPORARY}{os.getpid()}-{path.name}"
+    temporary = path.parent / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}-{path.name}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_unfinished(path.parent)
@@ -72,7 +74,14 @@ def _write(state: TrainState, folder: Path) -> None:
         "versions": _versions(),
     }
     kept = {k: v for k, v in written.items() if v is not None}
+    kept["sha256"] = _state_digest(kept)
     write_bytes(folder / STATE, json.dumps(kept, indent=1).encode())
+
+
+def _state_digest(written: dict[str, Any]) -> str:
+    """The hash of trainer_state.json without the hash itself."""
+    rest = {k: v for k, v in written.items() if k != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _publish(temporary: Path, path: Path) -> None:
@@ -157,6 +166,8 @@ def read(path: Path) -> TrainState:
             raise CheckpointError(
                 f"{path}: its format is {written['format']}, this onnxgrad reads up to {FORMAT}"
             )
+        if written["sha256"] != _state_digest(written):
+            raise CheckpointError(f"{path}: {STATE} is damaged or cut off, its hash differs")
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no checkpoint, {STATE} is missing") from error
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
@@ -173,12 +184,15 @@ def read(path: Path) -> TrainState:
             raise CheckpointError(f"{path}: {name} cannot be read ({error})") from error
     try:
         return _state(written, *loaded)
-    except (KeyError, TypeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path}: {STATE} is damaged or foreign ({error})") from error
 
 
 def _state(written: dict, weights: dict, tensors: dict) -> TrainState:
-    progress, known = written.get("progress"), (*_PLAIN, "format", "files", "progress", "versions")
+    progress, known = (
+        written.get("progress"),
+        (*_PLAIN, "format", "files", "progress", "versions", "sha256"),
+    )
     return TrainState(
         weights=weights,
         optimizer_state=_below(_OPTIMIZER_STATE, tensors),
