@@ -8,6 +8,7 @@
 
 #include "core/pieces.h"
 #include "hosts/ort_fusions.h"
+#include "hosts/ort_meter.h"
 #include "hosts/ort_shapes.h"
 
 namespace onnxgrad {
@@ -89,6 +90,7 @@ class SessionHost final : public Host {
   // A member of the session's pool takes pieces until none is left: the runtime itself would deal
   // them out in turn, each core other ones in every call.
   void parallel_for(Dim count, Body body, void* context) override {
+    if (PieceMeter::file()) return meter_.run(count, body, context);
     const int members = static_cast<int>(std::min<Dim>(count, core_count()));
     Pieces pieces(count, members, body, context);
     must<ort::ParallelFor>(
@@ -99,8 +101,11 @@ class SessionHost final : public Host {
         static_cast<std::size_t>(members), std::size_t(0), static_cast<void*>(&pieces));
   }
 
+  PieceMeter& meter() { return meter_; }
+
  private:
   ort::Context* context_;
+  PieceMeter meter_;
 };
 
 // ---- a node
@@ -131,9 +136,11 @@ class Node {
     }
     for (std::size_t i = 0; i < outputs; ++i) output_views[i].present = wanted_[i];
     SessionHost host(context);
+    const double begin = PieceMeter::file() ? PieceMeter::now() : 0;
     Call call(contract_, attributes_, {input_views.data(), static_cast<Dim>(inputs)},
               {output_views.data(), static_cast<Dim>(outputs)}, host);
     op_.run(call);
+    if (PieceMeter::file()) host.meter().write(contract_.name(), PieceMeter::now() - begin);
   }
 
  private:

@@ -20,7 +20,9 @@ constexpr Dim kMostPacked = Dim(24) << 20;
 // Multiplications of a piece: about 20 µs, above the cost of waking a thread.
 constexpr Dim kProductGrain = Dim(1) << 20;
 // Pieces that a large product is cut into: enough for many cores, whatever their number.
-constexpr Dim kProductPieces = 64;
+constexpr Dim kProductPieces = 128;
+// Rows of a piece: several register tiles.
+constexpr Dim kLeastRows = 4 * kTileRows;
 
 struct LinearShape {
   Dim rows, depth, columns;  // of X; K; N
@@ -46,7 +48,10 @@ template <class T> struct ProductCuts {
   static ProductCuts of(Dim rows, Dim depth, Dim columns) {
     const Dim panels = panel_count<T>(columns), work = rows * depth * columns;
     const Dim pieces = smaller_of(kProductPieces, larger_of(1, work / kProductGrain));
-    const Dim row_cuts = smaller_of(divide_up(larger_of(1, rows), kRowBlock), larger_of(1, pieces));
+    // few panels: lower blocks of rows instead, as long as a panel is worth reading for them
+    const Dim wanted = smaller_of(divide_up(pieces, larger_of(1, panels)), rows / kLeastRows);
+    const Dim row_cuts = smaller_of(larger_of(wanted, divide_up(larger_of(1, rows), kRowBlock)),
+                                    larger_of(1, pieces));
     return {rows, panels, row_cuts, larger_of(1, smaller_of(panels, divide_up(pieces, row_cuts)))};
   }
   Dim count() const { return row_cuts * panel_cuts; }
