@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from onnxgrad.contracts import DOMAIN, contracts
 from onnxgrad.errors import ContractError, ModelError
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
     import onnxruntime
 
@@ -82,8 +84,31 @@ def _set_fusions(options: onnxruntime.SessionOptions, fusions: bool) -> None:
         options.add_session_config_entry(_DISABLED, wanted)
 
 
+@dataclass(frozen=True)
+class HeldModel:
+    """A model whose large tensors stay in arrays of the caller: a session takes them from there.
+
+    Inside a message they would be copied three times on the way into a session. In `proto` they are
+    external data without a file.
+    """
+
+    proto: onnx.ModelProto
+    held: dict[str, np.ndarray]
+
+    def whole(self) -> onnx.ModelProto:
+        """Return a message with the tensors inside."""
+        copy = type(self.proto)()
+        copy.CopyFrom(self.proto)
+        for tensor in copy.graph.initializer:
+            if tensor.name in self.held:
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+                tensor.raw_data = self.held[tensor.name].tobytes()
+        return copy
+
+
 def session(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | HeldModel,
     options: onnxruntime.SessionOptions | None = None,
     *,
     threads: int | None = None,
@@ -108,7 +133,14 @@ def session(
     _check_options("session: options", options)
     if threads is not None:
         options.intra_op_num_threads = _thread_count(threads)
-    proto = _proto(model)
+    held = []  # alive until the session is made
+    if isinstance(model, HeldModel):
+        held = [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in model.held.values()]
+        if held:
+            options.add_external_initializers(list(model.held), held)
+        model = proto = model.proto
+    else:
+        proto = _proto(model)
     imported = proto is not None and any(o.domain == DOMAIN for o in proto.opset_import)
     if imported or proto is None:
         register(options, fusions=imported)

@@ -36,6 +36,12 @@ def add_parser(commands) -> argparse.ArgumentParser:
         metavar="N",
         help="batch size for the estimates (default 1)",
     )
+    parser.add_argument(
+        "--trainable",
+        default="all",
+        metavar="NAMES",
+        help="what the estimates train: all, head, or patterns with commas",
+    )
     for flag, what in (("--tie", "keep as one"), ("--untie", "part")):
         parser.add_argument(
             flag, default="", metavar="NAMES", help=f"shared tensors to {what}, as for train"
@@ -75,7 +81,13 @@ def run(options: argparse.Namespace) -> int:
 def inspected(options: argparse.Namespace):
     from onnxgrad.inspection.report import inspect
 
-    return inspect(options.model, batch=options.batch, tie=options.tie, untie=options.untie)
+    return inspect(
+        options.model,
+        batch=options.batch,
+        trainable=options.trainable.split(","),
+        tie=options.tie,
+        untie=options.untie,
+    )
 
 
 def show(report, verdict, console: Console) -> None:

@@ -10,25 +10,31 @@ import onnx_ir as ir
 
 @dataclass(frozen=True)
 class Cost:
-    """`assumed` names the dims whose size the model leaves open, and what was put there."""
+    """What a step takes; docs/inspect.md says how each number is counted.
+
+    `assumed` names the dims whose size the model leaves open, and what was put there.
+    """
 
     forward_flops: int
     step_flops: int
-    parameter_bytes: int
+    file_bytes: int  # the tensors of the file, which the trainer keeps to write them
+    parameter_bytes: int  # those that are trained, in the trainer's own memory
     gradient_bytes: int
     optimizer_bytes: int
-    activation_bytes: int
+    frozen_bytes: int  # those that are not, in the session
+    activation_bytes: int  # forward values that wait for the way back
+    working_bytes: int  # what one operator reads and writes beside them
     assumed: dict[str, int]
     uncounted: int  # nodes whose shapes are not known
 
     @property
     def step_bytes(self) -> int:
-        return (
-            self.parameter_bytes
-            + self.gradient_bytes
-            + self.optimizer_bytes
-            + self.activation_bytes
-        )
+        """The memory that training takes beside what Python and its libraries do."""
+        return OVERHEAD + sum(v for k, v in vars(self).items() if k.endswith("_bytes"))
+
+
+OVERHEAD = 12 << 20  # graphs and two sessions of a small model
+_PACKED = {"MatMul", "Gemm", "FusedMatMul", "LSTM", "GRU"}  # the runtime keeps their weights twice
 
 
 class _Sizes:
@@ -56,30 +62,44 @@ class _Sizes:
         shape = self.shape(value)
         return None if shape is None else math.prod(shape)
 
+    def bytes(self, value: ir.Value) -> int:
+        return (self.count(value) or 0) * _width(value)
 
-def estimate(model: ir.Model, active: set[ir.Value], trainable: list[ir.Value], batch: int) -> Cost:
+
+def estimate(model: ir.Model, active: set[ir.Value], trained: list[ir.Value], batch: int) -> Cost:
     """`active` are the values that carry a gradient: their forward values are kept for the way back."""
     sizes = _Sizes(batch)
-    forward, uncounted, activations = 0, 0, 0
+    forward, uncounted, activations, working = 0, 0, 0, 0
     for node in model.graph:
         flops = _flops(node, sizes)
         uncounted += flops is None
         forward += flops or 0
-        for value in node.outputs:
-            if value in active:
-                activations += (sizes.count(value) or 0) * _width(value)
-    parameters = sum((sizes.count(v) or 0) * _width(v) for v in model.graph.initializers.values())
-    gradients = sum((sizes.count(v) or 0) * _width(v) for v in trainable)
+        kept = any(v in active for v in node.outputs)
+        made = sum(sizes.bytes(v) for v in node.outputs)
+        read = [v for v in node.inputs if v is not None and v.producer() is not None]
+        activations += made if kept else 0
+        # on the way back the gradients of what the operator read and made are there at once
+        working = max(working, made + sum(sizes.bytes(v) for v in read))
+    tensors = list(model.graph.initializers.values())
+    parameters = sum(sizes.bytes(v) for v in trained)
+    mine = set(trained)
     return Cost(
         forward_flops=forward,
         step_flops=3 * forward,  # the way back multiplies by the transposed operands, once for each
+        file_bytes=sum(sizes.bytes(v) for v in tensors),
         parameter_bytes=parameters,
-        gradient_bytes=gradients,
-        optimizer_bytes=2 * gradients,  # AdamW keeps two moments
+        gradient_bytes=parameters,
+        optimizer_bytes=2 * parameters,  # AdamW keeps two moments
+        frozen_bytes=sum(_times(v) * sizes.bytes(v) for v in tensors if v not in mine),
         activation_bytes=activations,
+        working_bytes=working,
         assumed=sizes.assumed,
         uncounted=uncounted,
     )
+
+
+def _times(value: ir.Value) -> int:
+    return 2 if any(node.op_type in _PACKED for node, _ in value.uses()) else 1
 
 
 def _width(value: ir.Value) -> int:

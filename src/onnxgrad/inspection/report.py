@@ -95,11 +95,13 @@ class Inspection:
 
 
 @guarded
-def inspect(model: Any, *, batch: int = 1, tie: Any = (), untie: Any = ()) -> Inspection:
+def inspect(
+    model: Any, *, batch: int = 1, trainable: Any = "all", tie: Any = (), untie: Any = ()
+) -> Inspection:
     """Say what in `model` can be trained, what not and why, and what a step costs at that batch size.
 
     `model` is a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`; it is not changed, and nothing is run.
-    What is said is what a Trainer of the same `tie` and `untie` does.
+    What is said is what a Trainer of the same `tie` and `untie` does; the cost is that of training `trainable`.
 
     >>> import onnx
     >>> model = onnx.parser.parse_model('''
@@ -117,7 +119,7 @@ def inspect(model: Any, *, batch: int = 1, tie: Any = (), untie: Any = ()) -> In
     trained = [t.name for t in tensors if t.trained]
     examination = examine(subject.graph, judged, trained)
     blocked = _blocked(examination)
-    weights = [v for v in examination.wrt if v in examination.active and v.name not in blocked]
+    cost = _cost(subject, judged, trained, trainable, examination, blocked, batch)
     return Inspection(
         source=os.fspath(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__,
         opset=original.opset_imports.get("", 0),
@@ -132,9 +134,19 @@ def inspect(model: Any, *, batch: int = 1, tie: Any = (), untie: Any = ()) -> In
         parameters=_parameters(subject, tensors, blocked),
         obstacles=_obstacles(subject, tensors, examination, blocked),
         guess=guess(examination.model),
-        cost=estimate(examination.model, examination.active, weights, batch),
+        cost=cost,
         notes=[*_judged_note(subject), *subject.notes(tensors), *notes(original, subject.graph)],
     )
+
+
+def _cost(subject, judged, trained, trainable, examination, blocked, batch: int) -> Cost:
+    """What a step of `trainable` takes, without what lies before an obstacle."""
+    chosen = set(subject.select(trainable, judged)) if trained else set()
+    found = examination
+    if chosen != set(trained):
+        found = examine(subject.graph, judged, sorted(chosen))
+    weights = [v for v in found.wrt if v in found.active and v.name not in blocked]
+    return estimate(found.model, found.active, weights, batch)
 
 
 def _judged_note(subject: TrainableModel) -> list[Note]:

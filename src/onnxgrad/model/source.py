@@ -32,8 +32,10 @@ class OriginalModel:
         else:
             # as it was named, not as it really lies: external data is found by its own name beside it
             self.path = Path(os.path.abspath(model)) if is_path(model) else None
-            self.proto = onnx.ModelProto()
-            self.proto.CopyFrom(read_proto(model))
+            self.proto = read_proto(model)
+            if self.proto is model:
+                self.proto = onnx.ModelProto()
+                self.proto.CopyFrom(model)
         proto_to_inference(self.proto)
         unique_names(self.proto)
         self.refresh()

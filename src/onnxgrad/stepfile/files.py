@@ -88,7 +88,8 @@ def write_step(
     onnx.helper.set_model_props(step, {METADATA: json.dumps(description.as_dict())})
     tensors = setup.store.tensors()
     initial = initial_model(tensors, step, description.state)
-    evaluate, _, _ = build.evaluation_graph(setup.base.clone(), None, tensors)
+    held, _, _ = build.evaluation_graph(setup.base.clone(), None, tensors)
+    evaluate = held.whole()
     paths = [output, _beside(output, "init"), _beside(output, "eval")]
     for path, written in zip(paths, (step, initial, evaluate), strict=True):
         if not fused:

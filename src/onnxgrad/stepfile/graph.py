@@ -58,7 +58,7 @@ def step_model(
 ) -> tuple[onnx.ModelProto, Description]:
     """Return the step as a model, and what its inputs and outputs are."""
     graph = setup.graph
-    model = load(graph.model)
+    model = load(graph.model.whole())
     values = values_of(model)
     gradients = [values[g] for g in graph.gradients.values()]
     weights = [values[n] for n in graph.gradients]

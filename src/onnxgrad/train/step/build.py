@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -17,7 +18,9 @@ from onnxgrad.autodiff import grad
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, make_input
 from onnxgrad.graph.nodes import values_of
+from onnxgrad.model import roles
 from onnxgrad.notes import Note
+from onnxgrad.ort import HeldModel
 from onnxgrad.train.losses import Loss, Target
 
 OWN = Loss()  # the output is the loss itself
@@ -37,7 +40,7 @@ class Objective:
 class TrainingGraph:
     """The training model, and the names by which a step finds its parts."""
 
-    model: onnx.ModelProto
+    model: HeldModel
     loss: str
     parts: dict[str, str]  # output -> name of its own loss, where there are several
     gradients: dict[str, str]  # parameter -> name of its gradient
@@ -148,12 +151,12 @@ def training_graph(
     for name in statistics:
         make_input(result.graph, values_of(result)[name])
     gradients = dict(zip(trainable, names, strict=True))
-    return TrainingGraph(to_proto(result), loss, parts, gradients, dict(statistics))
+    return TrainingGraph(to_session(result), loss, parts, gradients, dict(statistics))
 
 
 def evaluation_graph(
     model: ir.Model, objective: Objective | None, inputs: Iterable[str]
-) -> tuple[onnx.ModelProto, str | None, dict[str, str]]:
+) -> tuple[HeldModel, str | None, dict[str, str]]:
     """Return the model in inference form with `inputs` as inputs, and with the loss if asked for."""
     values = values_of(model)
     wanted = [values[n] for n in inputs]
@@ -162,7 +165,7 @@ def evaluation_graph(
         loss, parts = attach(model, objective, wanted)
     for value in wanted:
         make_input(model.graph, value)
-    return to_proto(model), loss, parts
+    return to_session(model), loss, parts
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
@@ -175,6 +178,25 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     _free_names(model.graph)
     ir.external_data.load_to_model(model)
     return ir.to_proto(model)
+
+
+HELD = 1 << 16  # bytes: smaller tensors are shapes and settings, which the runtime wants to see
+
+
+def to_session(model: ir.Model) -> HeldModel:
+    """As `to_proto`, with the large tensors left where they are; `model` is changed."""
+    held: dict[str, np.ndarray] = {}
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is None or tensor.nbytes < HELD or tensor.dtype not in roles.TYPES:
+            continue
+        held[name] = np.ascontiguousarray(tensor.numpy())
+        value.const_value = ir.ExternalTensor(
+            "held", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name
+        )
+    model.opset_imports.setdefault(DOMAIN, OPSET)
+    _free_names(model.graph)
+    return HeldModel(ir.to_proto(model), held)
 
 
 # What onnxruntime's optimiser calls the shapes it adds, and would call them again.

@@ -27,8 +27,7 @@ def first_bad(
     for name, array in step.bound_inputs().items():
         if _bad(array):
             return name
-    model = onnx.ModelProto()
-    model.CopyFrom(plan.graph.model)
+    model = plan.graph.model.whole()
     shown = {o.name for o in model.graph.output}
     names = []
     for node in model.graph.node:
