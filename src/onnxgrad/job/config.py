@@ -48,6 +48,15 @@ class Config:
     lr: float = setting(1e-3, "learning rate", float, limits=(SMALLEST, LARGEST))
     epochs: int = setting(10, "passes over the data", int, limits=(1, math.inf))
     batch_size: int = setting(32, "rows per step", int, limits=(1, math.inf))
+    classes: str = setting(
+        "", "a new last layer for so many classes; auto: as many as the data have"
+    )
+    head_first: int = setting(
+        0,
+        "epochs in which only the last layer is trained, before the others",
+        int,
+        limits=(0, math.inf),
+    )
     trainable: str = setting("all", "all, head, or patterns with commas: 'encoder.*,*.bias'")
     metrics: str = setting(
         "", "accuracy, top5, f1, mae, r2, perplexity, with commas (default: by the loss)"

@@ -66,8 +66,26 @@ class Prepared:
             named = ", ".join(self.matched.classes[:8]) + (" …" if count > 8 else "")
             raise DataError(
                 f"{self.table.source}: the target '{self.matched.target}' has {count} classes ({named}), and output "
-                f"'{self.output.name}' of the model has {outputs}"
+                f"'{self.output.name}' of the model has {outputs}. A new last layer for them: --classes auto"
             )
+
+    def class_count(self, wanted: str) -> int:
+        """The number that --classes means: a number, or as many as the targets have."""
+        if wanted.isdecimal() and int(wanted) > 0:
+            return int(wanted)
+        if wanted != "auto":
+            raise ConfigError(f"--classes is {wanted!r}, expected auto or a number of classes")
+        if not self.matched.target:
+            raise ConfigError("--classes auto needs a target: name it with --target")
+        if self.matched.classes:
+            return len(self.matched.classes)
+        labels = self.table.words(self.matched.target)
+        if labels.dtype.kind not in "iu" or labels.size == 0 or labels.min() < 0:
+            raise ConfigError(
+                f"--classes auto: the target '{self.matched.target}' holds no class numbers; "
+                "expected words, or integers from 0 on"
+            )
+        return int(labels.max()) + 1
 
     def batch_size(self, wanted: int) -> tuple[int, bool]:
         """The rows of a batch, and whether the model fixes them."""

@@ -24,8 +24,11 @@ from onnxgrad.job.folder import check_folder, check_output, new_folder, take, wr
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.job.report import write_report
+from onnxgrad.model.change import Change
+from onnxgrad.model.head import Head
 from onnxgrad.model.lora import Lora
 from onnxgrad.model.quantize import Quantize, quantised
+from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.trainer import Trainer
@@ -67,7 +70,12 @@ class TrainingJob:
             self.folder, self._lock = resume, take(resume)
         else:
             check_folder(config)
-        prepared = prepare(model, config.data, config.target, config.ignore, config.loss)
+        prepared = self._prepare(model)
+        self.subject: Any = model  # what is trained, by way of the changes
+        self.changes: list[Change] = []
+        if config.classes:
+            self.changes = [Head(prepared.class_count(config.classes), seed=config.seed)]
+            prepared = self._prepare(TrainableModel(model, changes=self.changes).source.proto)
         self.prepared, self.loss, self.notes = prepared, prepared.loss, list(prepared.notes)
         self.trainer = self._trainer(prepared)
         self.data, self.validation = self._split(prepared)
@@ -81,30 +89,36 @@ class TrainingJob:
         if resume is None:  # last: a run that is refused leaves no folder
             self.folder, self._lock = new_folder(config, model)
 
+    def _prepare(self, model: Any) -> Prepared:
+        config = self.config
+        return prepare(model, config.data, config.target, config.ignore, config.loss)
+
     def _quantise(self, prepared: Prepared) -> None:
         """Go on with the integer model, calibrated on the rows to train on."""
         scores = self.trainer.evaluate(self.validation or self.data)
         self.comparison = Comparison([measured("float", self.model, scores, self._one_batch())])
         settings = Quantize.parse(self.config.quantize)
         feeds = calibration(self.data, self.trainer.input_names, settings.rows)
-        model, change = quantised(self.model, settings, feeds)
-        self.trainer = self._trainer(prepared, model, [change])
+        subject = TrainableModel(self.model, changes=self.changes).source.proto
+        self.subject, change = quantised(subject, settings, feeds)
+        self.changes = [change]
+        self.trainer = self._trainer(prepared)
         self.notes += [str(note) for note in change.describe()]
 
     def _one_batch(self) -> dict[str, np.ndarray]:
         batch = next((self.validation or self.data).in_order())
         return {n: batch.arrays[n] for n in self.trainer.input_names}
 
-    def _trainer(self, prepared: Prepared, model: Any = None, changes: Any = ()) -> Trainer:
-        config = self.config
+    def _trainer(self, prepared: Prepared, config: Config | None = None) -> Trainer:
+        config = config or self.config
         return Trainer(
-            self.model if model is None else model, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
+            self.subject, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
             trainable=_patterns(config.trainable), metrics=prepared.metrics(config.metrics),
             schedule=config.schedule, warmup=config.warmup, clip_norm=config.clip or None,
             accumulate=config.accumulate, freeze_bn=config.freeze_bn,
             dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
             lora=lora_of(config), tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
-            threads=config.threads or None, changes=changes,
+            threads=config.threads or None, changes=self.changes,
         )  # fmt: skip
 
     # ---- rows ----------------------------------------------------------------------------------
@@ -202,6 +216,7 @@ class TrainingJob:
         result = Result(
             self.config, str(self.model), self.folder, self.notes, self.trainer.evaluate(held)
         )
+        self._train_head()
         started_from = self.trainer.get_weights()
         recorder = Recorder(result, self._write_arguments)
         history = self.trainer.fit(
@@ -229,6 +244,15 @@ class TrainingJob:
 
         write_report(result, self.folder / "report.html")
         return result
+
+    def _train_head(self) -> None:
+        """Train the last layer alone for some epochs; a resumed run is beyond that."""
+        if not self.config.head_first or self._newest() is not None:
+            return
+        settings = dataclasses.replace(self.config, trainable="head")
+        head = self._trainer(self.prepared, settings)
+        head.fit(self.data, epochs=self.config.head_first, batch_size=self.data.batch_size)
+        self.trainer.set_weights(head.get_weights())
 
     def _write_arguments(self) -> None:
         write_arguments(self.folder, self.model, self.config)

@@ -14,6 +14,7 @@ from onnxgrad.data.arrays import Batch, Names, make_data
 from onnxgrad.errors import DivergedError
 from onnxgrad.files.boundary import guarded
 from onnxgrad.model.change import Change
+from onnxgrad.model.head import Head
 from onnxgrad.model.lora.change import LoraChange
 from onnxgrad.model.lora.settings import resolve as resolve_lora
 from onnxgrad.model.quantize import Quantize, quantised
@@ -57,6 +58,7 @@ class Trainer:
     keep_float32: write a float16 or bfloat16 model in float32, in which it is trained.
     lora: `Lora(r=8, ...)`, a rank, or "r=8,alpha=16,targets=q_proj|v_proj": trains small branches
         beside frozen layers instead of the model's own weights. See docs/lora.md.
+    head: an `onnxgrad.model.head.Head(classes)`: a new last layer for other classes.
     quantize: an `onnxgrad.model.quantize.Quantize`: the model becomes an integer file, and is trained as
         what that file computes.
     changes: further capabilities, each an `onnxgrad.model.change.Change`.
@@ -99,6 +101,7 @@ class Trainer:
         untie: str | Iterable[str] = (),
         keep_float32: bool = False,
         lora: Any = None,
+        head: Head | None = None,
         quantize: Quantize | None = None,
         changes: Iterable[Change] = (),
         seed: int = 0,
@@ -111,6 +114,7 @@ class Trainer:
         self.optimizer = optimizers.resolve(optimizer, lr)
         self.schedule = schedules.resolve(schedule, warmup)
         self.metrics = resolve_metrics(metrics)
+        changes = [*(() if head is None else (head,)), *changes]
         if quantize is not None:
             model, change = quantised(model, quantize)
             changes = [*changes, change]
