@@ -11,7 +11,7 @@ from onnx import helper
 
 from onnxgrad.errors import ModelError
 from onnxgrad.model.change import Change
-from onnxgrad.model.source import Source
+from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
 # What may stand behind the last layer: it works element by element, or along the classes.
@@ -45,7 +45,7 @@ class Head(Change):
         self.names: list[str] = []
         self.before = 0
 
-    def rewrite(self, source: Source) -> None:
+    def rewrite(self, source: OriginalModel) -> None:
         layer = last_layer(source, self.output)
         tensor = source.tensors[layer.weight]
         self.before = tensor.dims[layer.axis]
@@ -85,7 +85,7 @@ def _resize_values(graph: onnx.GraphProto, names: list[str], old: int, new: int)
                     break
 
 
-def last_layer(source: Source, output: str | None = None) -> _Layer:
+def last_layer(source: OriginalModel, output: str | None = None) -> _Layer:
     """Find the layer that an output of the model ends in; the first float output by default."""
     graph = source.proto.graph
     made = {name: node for node in graph.node for name in node.output}
@@ -107,7 +107,7 @@ def last_layer(source: Source, output: str | None = None) -> _Layer:
     return layer
 
 
-def _layer(node, made, source: Source, passed: list[str]) -> _Layer | None:
+def _layer(node, made, source: OriginalModel, passed: list[str]) -> _Layer | None:
     known = source.tensors
     if node.op_type == "Gemm" and node.input[1] in known:
         turned = any(a.name == "transB" and a.i for a in node.attribute)
@@ -123,7 +123,7 @@ def _layer(node, made, source: Source, passed: list[str]) -> _Layer | None:
     return None
 
 
-def _sum(node, made, source: Source, passed: list[str]) -> _Layer | None:
+def _sum(node, made, source: OriginalModel, passed: list[str]) -> _Layer | None:
     """MatMul(x, W) + b, either way round."""
     for product, bias in (node.input, reversed(node.input)):
         first = made.get(product)
