@@ -77,3 +77,12 @@ def test_readme_names_what_exists():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", text, re.M):
         assert re.search(rf"^{target}:", makefile, re.M)
+
+
+def test_the_walk_of_one_batch_names_files_that_are_there():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    walk = text[text.index("## The walk of one batch") : text.index("## One operator, one file")]
+    files = re.findall(r"^\d+\. `([^`]+)`", walk, re.M)
+    assert 20 < len(files) <= 40
+    assert len(set(files)) == len(files)
+    assert [f for f in files if not (ROOT / f).is_file()] == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +15,7 @@ from onnxgrad.data.batches import Batches, Goal, goal
 from onnxgrad.data.matching import Matched, check_inputs, match
 from onnxgrad.data.table import Table
 from onnxgrad.errors import DataError
+from onnxgrad.files.models import is_path
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.job.config import ConfigError
@@ -33,7 +36,7 @@ METRICS = {
 class Prepared:
     """`loss` is None for a model that computes its own."""
 
-    path: str
+    path: Any
     model: ir.Model
     table: Table
     matched: Matched
@@ -103,10 +106,11 @@ class Prepared:
         return Batches(self.table, self.matched, self.goal(name), size, whole_only=fixed)
 
 
-def prepare(path: str, data: str, target: str = "", ignore: str = "", loss: str = "") -> Prepared:
+def prepare(path: Any, data: str, target: str = "", ignore: str = "", loss: str = "") -> Prepared:
     """Read both files, give every input its columns, and find target and loss where they are not given."""
     original, model = read_model(path)
-    with first_load(path):
+    # A model in memory came from a file that was loaded before.
+    with first_load(path) if is_path(path) else contextlib.nullcontext():
         check_inputs(model)
         table = files.read(data)
         matched = match(model, table, target, split_names(ignore))
