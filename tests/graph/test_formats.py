@@ -265,3 +265,59 @@ def test_a_declared_size_that_nothing_can_change_is_kept():
     )
     (output,) = load(made).graph.outputs
     assert [d if isinstance(d, int) else d.value for d in output.shape] == ["N", 3]
+
+
+def embedding_bag():
+    """Squared sums of bags of words, one bag a step, as exporters write torch.nn.EmbeddingBag.
+
+    A bag of no words takes the other branch, whose output is an initializer.
+    """
+    info, node = helper.make_tensor_value_info, helper.make_node
+    row, nothing = (info(n, TensorProto.FLOAT, [6]) for n in ("row", "nothing"))
+    full = helper.make_graph([node("Mul", ["total", "total"], ["row"])], "full", [], [row])
+    zeros = numpy_helper.from_array(np.zeros(6, "f4"), "nothing")
+    none = helper.make_graph([], "none", [], [nothing], [zeros])
+    nodes = [
+        node("Gather", ["begin", "i"], ["first"]),
+        node("Gather", ["end", "i"], ["last"]),
+        node("Unsqueeze", ["first", "zero"], ["from"]),
+        node("Unsqueeze", ["last", "zero"], ["to"]),
+        node("Slice", ["ids", "from", "to"], ["bag"]),
+        node("Gather", ["table", "bag"], ["words"]),
+        node("Tanh", ["words"], ["bent"]),
+        node("ReduceSum", ["bent", "zero"], ["total"], keepdims=0),
+        node("Less", ["first", "last"], ["some"]),
+        node("If", ["some"], ["out"], then_branch=full, else_branch=none),
+        node("Identity", ["go"], ["goes"]),
+    ]
+    body = helper.make_graph(
+        nodes, "body", [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, [])],
+        [info("goes", TensorProto.BOOL, []), info("out", TensorProto.FLOAT, [6])],
+    )  # fmt: skip
+    sizes = (("ids", "words"), ("begin", "bags"), ("end", "bags"))
+    tensors = {"table": normal(9, 6), "zero": np.array([0])}
+    graph = helper.make_graph(
+        [node("Size", ["begin"], ["count"]), node("Loop", ["count", ""], ["y"], body=body)], "g",
+        [info(n, TensorProto.INT64, [d]) for n, d in sizes],
+        [info("y", TensorProto.FLOAT, ["bags", 6])],
+        [numpy_helper.from_array(a, n) for n, a in tensors.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_bags_of_different_sizes_in_the_steps_of_a_loop(tmp_path):
+    """y = (Σ tanh t)² over the rows t of a bag: dt = dy·2·(Σ tanh t)·(1 - tanh² t)."""
+    made = embedding_bag()
+    ids = np.array([1, 2, 2, 5, 0, 1, 7])
+    feed = {"ids": ids, "begin": np.array([0, 3, 3]), "end": np.array([3, 3, 7])}
+    dy = normal(3, 6, seed=4)
+    session = onnxgrad.session(onnxgrad.vjp(made, wrt=["table"]))
+    gradient = session.run(["table_grad"], {**feed, "y_grad": dy})[0]
+    bent, expected = np.tanh(normal(9, 6).astype("f8")), np.zeros((9, 6))
+    for bag, (begin, end) in enumerate(zip(feed["begin"], feed["end"], strict=True)):
+        total = bent[ids[begin:end]].sum(0)
+        for word in ids[begin:end]:
+            expected[word] += dy[bag] * 2 * total * (1 - bent[word] ** 2)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
+    losses, _ = train(made, feed, tmp_path / "tuned.onnx")
+    assert losses[-1] < losses[0]

@@ -78,6 +78,7 @@ def prepare(model: ir.Model) -> None:
     for node in _with_bodies(model.graph):
         for graph in bodies(node):
             _rename(graph, taken)
+            _copy_constant_outputs(graph, taken)
             for name, value in list(graph.initializers.items()):
                 del graph.initializers[name]
                 model.graph.register_initializer(value)
@@ -114,6 +115,21 @@ def _rename(graph: ir.Graph, taken: set[str]) -> None:
             n += 1
             value.name = f"{name}_{n}"
         taken.add(value.name)
+
+
+def _copy_constant_outputs(graph: ir.Graph, taken: set[str]) -> None:
+    """Let an Identity make an output that is an initializer, which then can be moved."""
+    for i, value in enumerate(graph.outputs):
+        if value.is_initializer():
+            copy = ir.Node("", "Identity", [value], num_outputs=1)
+            result, n = copy.outputs[0], 0
+            while result.name is None or result.name in taken:
+                n += 1
+                result.name = f"{value.name}/copy_{n}"
+            taken.add(result.name)
+            result.type, result.shape = value.type, value.shape
+            graph.append(copy)
+            graph.outputs[i] = result
 
 
 def _hoist(outer: ir.Graph, graph: ir.Graph, node: ir.Node) -> None:

@@ -18,7 +18,7 @@ from onnxgrad.graph.nodes import flags_of, freeze, is_typed, names, take_over
 from onnxgrad.graph.schemas import signature
 from onnxgrad.graph.shapes import Shapes
 
-_RANDOM = {
+RANDOM = {
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
     "Bernoulli", "Multinomial", "Dropout",
 }  # fmt: skip
@@ -356,7 +356,7 @@ class Builder(Shapes):
     def _remember(self, node: ir.Node) -> None:
         """Let the gradient share this forward node."""
         kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-        if node.op_type in _RANDOM or any(a.type in kinds for a in node.attributes.values()):
+        if node.op_type in RANDOM or any(a.type in kinds for a in node.attributes.values()):
             return
         inputs = list(node.inputs)
         while inputs and inputs[-1] is None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnxgrad.autodiff.rule import NoGradient, rule
+from onnxgrad.graph.bodies import bodies, replace_reads
 from onnxgrad.graph.bodies import captured as read_by
-from onnxgrad.graph.bodies import replace_reads
+from onnxgrad.graph.builder import RANDOM
 from onnxgrad.graph.repeats import Row, repeat_of
 
 
@@ -103,8 +104,14 @@ def _add_up(op, step, nodes, captured, gradients):
 
 
 def _read_back(op, repeat, step, nodes):
-    """Let backward nodes read the values of a forward step as rows that it stacked."""
+    """Let backward nodes read the values of a forward step as rows that it stacked.
+
+    Rows have one shape. What a step makes in a shape of its own is made anew, from rows and from
+    what the body reads: the bags of an EmbeddingBag have as many words as each has.
+    """
     own, slices, kept = repeat.inner(), {r.inner: r for r in repeat.slices}, {}
+    reads = [v for n in nodes for v in (*n.inputs, *read_by(n)) if v is not None]
+    anew = _made_anew(repeat.body, own, reads)
 
     def outer(value):
         if value not in own:
@@ -114,13 +121,45 @@ def _read_back(op, repeat, step, nodes):
             kept[value] = step.row(row.outer, value, row.axis, not row.backwards)
         return kept[value]
 
-    for reader in list(nodes):
-        for value in (*reader.inputs, *read_by(reader)):
-            if value is not None:
-                outer(value)
+    again = []
+    for node in [n for n in repeat.body if n in anew]:
+        inputs = [None if v is None else outer(v) for v in node.inputs]
+        copy = ir.Node(
+            node.domain, node.op_type, inputs, node.attributes.values(),
+            num_outputs=len(node.outputs), name=op.fresh(f"{node.name or node.op_type}/again"),
+        )  # fmt: skip
+        for old, new in zip(node.outputs, copy.outputs, strict=True):
+            new.name = op.fresh(f"{old.name}/again") if old.name else old.name
+            new.type, new.shape = old.type, old.shape
+            kept[old] = new
+        again.append(copy)
+    for value in reads:
+        outer(value)
     if not step.rows:  # steps are counted by rows
         outer(repeat.body.inputs[0] if not repeat.slices else repeat.slices[0].inner)
     replace_reads(nodes, outer)
+    nodes[:0] = again
+
+
+def _made_anew(body, own, reads):
+    """The nodes of a body to run again on the way back: those whose results may change in shape."""
+    found, waiting = set(), list(reads)
+    while waiting:
+        value = waiting.pop()
+        node = value.producer()
+        if value not in own or node is None or node in found or not _varies(value):
+            continue
+        if node.graph is body and not bodies(node) and node.op_type not in RANDOM:
+            found.add(node)
+            waiting.extend(v for v in node.inputs if v is not None)
+    return found
+
+
+def _varies(value):
+    """Say whether a size may differ from step to step: it has neither a number nor a name."""
+    made_up = (d.value is None or d.value.startswith("unk__") for d in value.shape or ()
+               if not isinstance(d, int))  # fmt: skip
+    return value.shape is None or any(made_up)
 
 
 def _stack(op, repeat, value):
