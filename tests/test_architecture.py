@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import onnxgrad
+from onnxgrad import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE = ROOT / "native"
@@ -105,8 +106,8 @@ MAY_OPEN = {
 }  # fmt: skip
 
 PUBLIC = {
-    "ContractError", "GradientError", "OnnxGradError", "get_num_threads", "kernels", "library_path",
-    "register", "session", "set_num_threads",
+    "errors", *(n for n in vars(errors) if n.endswith("Error")),
+    "get_num_threads", "kernels", "library_path", "register", "session", "set_num_threads",
     "grad", "vjp", "rule", "fused", "no_gradient", "unsupported", "Trainer", "inspect",
 }  # fmt: skip
 

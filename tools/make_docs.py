@@ -1,10 +1,15 @@
-"""Write docs/ops.md and the tables of docs/accuracy.md from the contracts: `python tools/make_docs.py [--check]`."""
+"""Write what follows from the contracts: docs/ops.md, docs/accuracy.md, and the stub that editors read.
+
+`python tools/make_docs.py`; with `--check` it only says what is not up to date.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 
+from onnxgrad import kernels
 from onnxgrad.cli.ops import accuracy_text, default_text
 from onnxgrad.contracts import Contract, contracts
 
@@ -75,7 +80,71 @@ def accuracy_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"docs/ops.md": ops_page, "docs/accuracy.md": accuracy_page}
+STUB_HEAD = '''"""Generated from the contracts in `native/ops` by tools/make_docs.py; do not edit."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import numpy as np
+
+Array = np.ndarray
+Out = Array | Mapping[str, Array] | None
+
+def get_num_threads() -> int: ...
+def set_num_threads(count: int) -> None: ...
+def at_most(threads: int | None) -> AbstractContextManager[None]: ...
+'''
+
+STUB_KINDS = {
+    "a float": "float",
+    "an integer": "int",
+    "a list of integers": "Iterable[int]",
+    "a string": "str",
+    "a list of strings": "Iterable[str]",
+    "a list of floats": "Iterable[float]",
+}
+
+
+def kernel_stub(c: Contract) -> str:
+    """The signature of one kernel, as `inspect.signature` shows it, with types."""
+    optional, kinds = (
+        {t.name for t in c.inputs if t.optional},
+        {a.name: a.kind for a in c.attributes},
+    )
+    lines = []
+    if len(c.outputs) > 1:
+        lines += [f"class {c.name}Result(NamedTuple):"]
+        lines += [f"    {t.name}: Array{' | None' if t.optional else ''}" for t in c.outputs]
+        lines += [""]
+    lines += [f"def {c.python_name}("]
+    starred = False
+    for p in inspect.signature(getattr(kernels, c.python_name)).parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            starred = True
+            lines.append("    *,")
+        if p.name in kinds:
+            kind = STUB_KINDS[kinds[p.name]]
+            kind += " | None" if p.default is None else ""
+        else:
+            kind = {"outputs": "Iterable[str] | None", "out": "Out"}.get(p.name, "Array")
+            kind += " | None" if p.name in optional else ""
+        default = "" if p.default is p.empty else " = ..."
+        lines.append(f"    {p.name}: {kind}{default},")
+    result = f"{c.name}Result" if len(c.outputs) > 1 else "Array"
+    lines += [f") -> {result}:", f'    """{c.summary}"""', ""]
+    return "\n".join(lines)
+
+
+def kernels_stub() -> str:
+    return STUB_HEAD + "\n" + "\n".join(kernel_stub(c) for c in contracts().values())
+
+
+PAGES = {
+    "docs/ops.md": ops_page,
+    "docs/accuracy.md": accuracy_page,
+    "src/onnxgrad/kernels.pyi": kernels_stub,
+}
 
 
 def main() -> None:

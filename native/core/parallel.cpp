@@ -2,11 +2,17 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 #include <chrono>
 #include <new>
 #include <system_error>
 
 namespace onnxgrad {
+
+namespace {
+thread_local int t_limit = 0;  // of the jobs that this thread begins; 0: none
+}
 
 namespace {
 
@@ -43,6 +49,12 @@ void Pool::set_threads(int count) {
   threads_ = count;
 }
 
+int Pool::set_limit(int count) {
+  const int old = t_limit;
+  t_limit = count;
+  return old;
+}
+
 void Pool::start_workers() {
   try {
     for (int member = static_cast<int>(workers_.size()) + 1; member < threads_; ++member)
@@ -77,7 +89,7 @@ void Pool::work(int member) {
       wake_.wait(lock, [&] { return generation_.load() != seen; });
       seen = generation_.load();
       if (stopping_) return;
-      if (!pieces_) continue;
+      if (!pieces_ || member >= members_) continue;
       pieces = pieces_;
       inside_.fetch_add(1);
     }
@@ -88,14 +100,16 @@ void Pool::work(int member) {
 
 void Pool::parallel_for(Dim count, Host::Body body, void* context) {
   std::unique_lock<std::mutex> use(in_use_, std::try_to_lock);
-  if (threads_ == 1 || count == 1 || !use) {
+  const int threads = t_limit > 0 ? std::min(t_limit, threads_.load()) : threads_.load();
+  if (threads == 1 || count == 1 || !use) {
     return Pieces(count, 1, body, context).take_all(0);
   }
   start_workers();
-  Pieces pieces(count, threads_, body, context);
+  Pieces pieces(count, threads, body, context);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     pieces_ = &pieces;
+    members_ = threads;
     generation_.fetch_add(1, std::memory_order_release);
   }
   wake_.notify_all();

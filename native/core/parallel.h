@@ -19,6 +19,8 @@ class Pool {
 
   int threads() const { return threads_.load(); }
   void set_threads(int count);  // count >= 1, the caller included
+  // At most `count` threads for jobs of the calling thread, 0: no limit; returns the old one.
+  static int set_limit(int count);
   void parallel_for(Dim count, Host::Body body, void* context);
 
  private:
@@ -32,10 +34,11 @@ class Pool {
   std::vector<std::thread> workers_;
   std::mutex in_use_;  // held by the caller whose job is running
 
-  std::mutex mutex_;  // guards generation_, pieces_ and stopping_
+  std::mutex mutex_;  // guards generation_, pieces_, members_ and stopping_
   std::condition_variable wake_;
   std::atomic<std::uint64_t> generation_{0};
   Pieces* pieces_ = nullptr;  // the caller's; null once no worker may begin any more
+  int members_ = 0;           // threads that may take part in the job, the caller included
   bool stopping_ = false;
   std::atomic<int> inside_{0};  // workers inside the job
 };

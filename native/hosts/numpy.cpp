@@ -349,6 +349,7 @@ NB_MODULE(_native, m) {
   m.def("instruction_set", &instruction_set);
   // For tests: every byte of a new output, so that an element that no kernel writes is seen.
   m.def("fill_outputs_with", [](int byte) { g_fill = byte; });
+  m.def("limit_threads", &Pool::set_limit, nb::arg("count"));
   m.def("get_num_threads", [] { return Pool::instance().threads(); });
   m.def("set_num_threads", [](int count) {
     nb::gil_scoped_release release;

@@ -5,6 +5,7 @@ onnxgrad.register, session  the same kernels as operators in ONNX Runtime
 onnxgrad.grad, vjp          the gradient of a model, as a model
 onnxgrad.rule               a gradient rule of your own
 onnxgrad.Trainer            training: fit, evaluate, predict, save
+onnxgrad.losses, optimizers, schedules, metrics, callbacks   what a Trainer takes
 onnxgrad.inspect            what in a model can be trained, what not and why
 onnxgrad.artifacts, api, onnxblock   the names of onnxruntime.training, for programs written for it
 """
@@ -13,7 +14,25 @@ from __future__ import annotations
 
 import importlib
 
-from onnxgrad.errors import ContractError, GradientError, OnnxGradError
+from onnxgrad import errors
+from onnxgrad.errors import (
+    AdapterError,
+    CheckpointError,
+    ConfigError,
+    ContractError,
+    DataError,
+    DivergedError,
+    DropInError,
+    ExportError,
+    FileError,
+    GradientError,
+    InternalError,
+    LimitError,
+    MissingFileError,
+    ModelError,
+    OnnxGradError,
+    OutOfMemoryError,
+)
 
 __version__ = "0.1.0"
 
@@ -29,23 +48,43 @@ _LATER = {
 }
 
 __all__ = [
+    "AdapterError",
+    "CheckpointError",
+    "ConfigError",
     "ContractError",
+    "DataError",
+    "DivergedError",
+    "DropInError",
+    "ExportError",
+    "FileError",
     "GradientError",
+    "InternalError",
+    "LimitError",
+    "MissingFileError",
+    "ModelError",
     "OnnxGradError",
+    "OutOfMemoryError",
+    "errors",
     "kernels",
     *_LATER,
 ]
 
 
-# The kernels, and modules with the names of onnxruntime.training, loaded when first used.
-_MODULES = ("kernels", "api", "artifacts", "onnxblock")
+# Modules, loaded when first used: the kernels, what a Trainer takes, and the names of onnxruntime.training.
+_MODULES = {
+    **{
+        n: f"onnxgrad.train.{n}"
+        for n in ("callbacks", "losses", "metrics", "optimizers", "schedules")
+    },
+    **{n: f"onnxgrad.{n}" for n in ("kernels", "api", "artifacts", "onnxblock", "train")},
+}
 
 
 def __getattr__(name: str):
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     if name in _MODULES:
-        return importlib.import_module(f"onnxgrad.{name}")
+        return importlib.import_module(_MODULES[name])
     raise AttributeError(f"module 'onnxgrad' has no attribute '{name}'")
 
 

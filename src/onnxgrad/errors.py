@@ -33,6 +33,10 @@ class DataError(OnnxGradError, ValueError):
     """A batch does not fit the model, or holds what would spoil it; names the key and the row."""
 
 
+class ConfigError(OnnxGradError, ValueError):
+    """A config file or a flag that cannot be used."""
+
+
 class CheckpointError(OnnxGradError):
     """A checkpoint is missing, damaged, or of another model."""
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import inspect
 from collections import namedtuple
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from onnxgrad import _native
 from onnxgrad.contracts import Contract, contracts
@@ -34,6 +36,19 @@ def set_num_threads(count: int) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:
         raise ValueError(f"set_num_threads: count is {count!r}, expected an integer from 1 to 1024")
     _native.set_num_threads(count)
+
+
+@contextmanager
+def at_most(threads: int | None) -> Iterator[None]:
+    """Within it, what the calling thread computes uses at most so many threads; None for no limit.
+
+    Other threads of the process, and what they set, are left alone.
+    """
+    before = _native.limit_threads(threads or 0)
+    try:
+        yield
+    finally:
+        _native.limit_threads(before)
 
 
 def _signature(contract: Contract) -> inspect.Signature:
@@ -78,4 +93,4 @@ def _publish() -> list[str]:
     return names
 
 
-__all__ = ["get_num_threads", "set_num_threads", *_publish()]
+__all__ = ["at_most", "get_num_threads", "set_num_threads", *_publish()]

@@ -121,8 +121,8 @@ def session(
     unless `providers` says otherwise. ONNX Runtime cannot copy options: the operators and `threads` are set in those
     that you give.
 
-    Raises ContractError for arguments that cannot be, and for a node of ours with an attribute that its contract does
-    not have: ONNX Runtime would ignore it without a word.
+    Raises TypeError for an unknown keyword, and ContractError for arguments that cannot be and for a node of ours with
+    an attribute that its contract does not have: ONNX Runtime would ignore it without a word.
     """
     import onnxruntime
 
@@ -180,7 +180,7 @@ def _check_keywords(names: Iterable[str]) -> None:
     known = ("options", "threads", *_SESSION_KEYWORDS)
     for name in names:
         if name not in known:
-            raise ContractError(f"session: unknown keyword {name!r}, expected {', '.join(known)}")
+            raise TypeError(f"session: unknown keyword {name!r}, expected {', '.join(known)}")
 
 
 def _check_options(who: str, options: Any) -> None:

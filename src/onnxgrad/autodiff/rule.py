@@ -104,7 +104,17 @@ FUSED: dict[tuple[str, str], list[Rule]] = {}
 REFUSED: dict[tuple[str, str], Refusal] = {}
 
 
-def rule(*op_types: str, **options: Any) -> Any:
+def rule(
+    *op_types: str,
+    since: int = 1,
+    domain: str = "",
+    broadcast: bool = False,
+    wrt: str | None = None,
+    stop: str = "",
+    inputs: str | None = None,
+    outputs: str | None = None,
+    **by_input: Callable[..., Any],
+) -> Any:
     """Say how operators are differentiated, with ONNX's standard operators.
 
     One formula per input, each a keyword named after it:
@@ -122,10 +132,23 @@ def rule(*op_types: str, **options: Any) -> Any:
     float inputs that get no gradient; `domain`, and for operators that ONNX does not know the
     names `inputs="X W"` and `outputs="Y"`. A later rule takes the place of an earlier one.
     """
-    return _register(STANDARD, op_types, **options)
+    return _register(
+        STANDARD, op_types, since=since, domain=domain, broadcast=broadcast, wrt=wrt, stop=stop,
+        inputs=inputs, outputs=outputs, **by_input,
+    )  # fmt: skip
 
 
-def fused(*op_types: str, **options: Any) -> Any:
+def fused(
+    *op_types: str,
+    since: int = 1,
+    domain: str = "",
+    broadcast: bool = False,
+    wrt: str | None = None,
+    stop: str = "",
+    inputs: str | None = None,
+    outputs: str | None = None,
+    **by_input: Callable[..., Any],
+) -> Any:
     """Say how operators are differentiated with onnxgrad's own operators; else as `rule`.
 
     Used with `ops="fused"`, where all floats of the node are float or double. A formula returns
@@ -133,7 +156,10 @@ def fused(*op_types: str, **options: Any) -> Any:
 
     >>> fused("Relu", X=lambda op, X, dY: op.ReluGrad(dY, X))
     """
-    return _register(FUSED, op_types, **options)
+    return _register(
+        FUSED, op_types, since=since, domain=domain, broadcast=broadcast, wrt=wrt, stop=stop,
+        inputs=inputs, outputs=outputs, **by_input,
+    )  # fmt: skip
 
 
 def no_gradient(*op_types: str, because: str, domain: str = "") -> None:

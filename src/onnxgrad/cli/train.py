@@ -13,8 +13,8 @@ from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
 from onnxgrad.cli.texts import Console, Unbroken, say_json, short, show_notes
-from onnxgrad.errors import CheckpointError, ExportError
-from onnxgrad.job.config import ConfigError, add_flags, dump, gather
+from onnxgrad.errors import CheckpointError, ConfigError, ExportError
+from onnxgrad.job.config import add_flags, dump, gather
 
 
 def add_parser(commands) -> argparse.ArgumentParser:

@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from onnxgrad.data.table import is_number
-from onnxgrad.errors import FileError, OnnxGradError
+from onnxgrad.errors import ConfigError, FileError
 from onnxgrad.files.text import read_text
-
-
-class ConfigError(OnnxGradError, ValueError):
-    """A config file or a flag that cannot be used."""
 
 
 def setting(default: Any, help: str, kind: Any = str, **more: Any) -> Any:

@@ -10,13 +10,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.errors import FileError
+from onnxgrad.errors import ConfigError, FileError
 from onnxgrad.files.lock import Lock
 from onnxgrad.files.models import data_files
 from onnxgrad.files.paths import printable
 from onnxgrad.files.text import read_json
 from onnxgrad.files.write import check_target, write_bytes
-from onnxgrad.job.config import Config, ConfigError, checked, dump
+from onnxgrad.job.config import Config, checked, dump
 
 ARGUMENTS = "args.json"
 

@@ -14,11 +14,10 @@ from onnxgrad.data import read as files
 from onnxgrad.data.batches import Batches, Goal, goal
 from onnxgrad.data.matching import Matched, check_inputs, match
 from onnxgrad.data.table import Table
-from onnxgrad.errors import DataError
+from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.models import is_path
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
-from onnxgrad.job.config import ConfigError
 from onnxgrad.train.guess import guess_loss
 
 CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its classes, as a JSON list

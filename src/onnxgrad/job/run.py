@@ -18,8 +18,8 @@ from onnxgrad.data.arrays import Batch
 from onnxgrad.data.batches import Batches
 from onnxgrad.data.matching import match
 from onnxgrad.data.table import is_number
-from onnxgrad.errors import DataError
-from onnxgrad.job.config import Config, ConfigError
+from onnxgrad.errors import ConfigError, DataError
+from onnxgrad.job.config import Config
 from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
 from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured

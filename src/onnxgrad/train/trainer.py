@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad import kernels
 from onnxgrad.data.arrays import Batch, Names, make_data
 from onnxgrad.errors import DivergedError
 from onnxgrad.files.boundary import guarded
@@ -108,8 +107,8 @@ class Trainer:
         threads: int | None = None,
         patterns: bool = True,
     ):
-        if threads is not None:
-            kernels.set_num_threads(threads)
+        if threads is not None and not 1 <= threads <= 1024:
+            raise ValueError(f"threads is {threads!r}, expected an integer from 1 to 1024, or None")
         self.seed, self.threads = int(seed), threads
         self.optimizer = optimizers.resolve(optimizer, lr)
         self.schedule = schedules.resolve(schedule, warmup)

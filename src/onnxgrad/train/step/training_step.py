@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from onnxgrad import _native
+from onnxgrad import _native, kernels
 from onnxgrad.train.optimizers import Incoming
 from onnxgrad.train.parallel import Communicator
 from onnxgrad.train.step.bound_session import BoundSession, session_options
@@ -116,9 +116,10 @@ class TrainingStep:
             self._waiting = 0
 
     def _add(self) -> None:
-        self._norm(1)  # before they join the others, which are good
-        for segment in self.store.segments:
-            segment.add_to_total()
+        with kernels.at_most(self.threads):
+            self._norm(1)  # before they join the others, which are good
+            for segment in self.store.segments:
+                segment.add_to_total()
         self._waiting += 1
 
     def _norm(self, count: int) -> float:
@@ -133,7 +134,7 @@ class TrainingStep:
         if self.communicator.size > 1:
             with self.clock("other processes"):
                 self.communicator.average([s.g for s in self.store.segments])
-        with self.clock("optimizer"):
+        with self.clock("optimizer"), kernels.at_most(self.threads):
             return self._apply_update(rates, count)
 
     def _apply_update(self, rates: Sequence[float], count: int) -> float:
