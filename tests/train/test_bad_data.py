@@ -43,7 +43,7 @@ BAD = {
         {"x": X, "id": Y}, Y, "the batch has 'id', which is none of 'x', 'target'",
     ),
     "no labels": ({"x": X}, None, "target 'target' is missing; the batch has 'x'"),
-    "labels one-hot": (X, np.eye(5, dtype=int)[Y], "target 'target' has shape [16, 5], expected [N]"),
+    "labels as scores": (X, np.eye(5, dtype=int)[Y] * 2, "target 'target' has shape [16, 5], expected [N]"),
     "nothing": (X[:0], Y[:0], "the data has no rows"),
     "a number": (np.float32(3), Y, "'x' is a single number, expected one row per sample"),
 }  # fmt: skip

@@ -90,7 +90,7 @@ class Images:
         if row in self._cache:
             return self._cache[row]
         try:
-            image = _open(self.paths[row]).convert(self.mode)
+            image = _upright(_open(self.paths[row])).convert(self.mode)
             if image.size != self.size:
                 image = image.resize(self.size, 2)  # bilinear
         except (DataError, FileError):
@@ -102,6 +102,13 @@ class Images:
             self._cache[row] = pixels
             self._cached += pixels.nbytes
         return pixels
+
+
+def _upright(image):
+    """The picture as a viewer shows it: cameras write how they were held beside the pixels (EXIF)."""
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
 
 
 def _open(path: Path):

@@ -98,7 +98,9 @@ def _csv_table(path: Path) -> Table:
     chunks = _csv_chunks(path, lines)
     names = _header(path, next(chunks))
     pieces: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    for rows in chunks:
+    for number, rows in enumerate(chunks):
+        if number == 0:
+            _check_header(path, names, rows)
         _check_widths(path, lines[-len(rows) :], rows, len(names))
         for name, cells in zip(names, zip(*rows, strict=True), strict=True):
             pieces[name].append(_piece(path, name, lines[-len(rows) :], cells))
@@ -146,6 +148,24 @@ def _header(path: Path, rows: list[list[str]]) -> list[str]:
     if twice:
         raise DataError(f"{path}: the header has the name {twice[0]!r} twice")
     return names
+
+
+def _check_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
+    """Refuse a first line that looks like the others: it would be lost, and with it a row."""
+    same = [i for i, name in enumerate(names) if is_number(name)]
+    same += [
+        i
+        for i, name in enumerate(names)
+        if sum(name == r[i].strip() for r in rows if len(r) > i) > 1
+    ]
+    numbers = [i for i in same if all(is_number(r[i].strip()) for r in rows[:100] if len(r) > i)]
+    recurring = [i for i in same if i not in numbers and not is_number(names[i])]
+    if recurring or (numbers and len(same) == len(names)):
+        shown = names[recurring[0] if recurring else numbers[0]]
+        raise DataError(
+            f"{path} seems to have no header: {shown!r} of its first line is a value like those below it, expected "
+            "a first line that names the columns"
+        )
 
 
 def _check_widths(path: Path, lines: list[int], rows: list[list[str]], width: int) -> None:

@@ -68,6 +68,15 @@ class Config:
     warmup: int = setting(
         0, "steps of rising learning rate at the start", int, limits=(0, math.inf)
     )
+    every: int = setting(
+        0, "epochs of --schedule step, or of patience of plateau; 0: 10", int, limits=(0, math.inf)
+    )
+    factor: float = setting(
+        0.0, "of --schedule step, exponential and plateau; 0: their own", float, limits=(0, 1)
+    )
+    floor: float = setting(
+        0.0, "the rate at which --schedule cosine and plateau end", float, limits=(0, LARGEST)
+    )
     freeze_bn: bool = setting(False, "keep the statistics of batch normalisation", bool)
     dropout: float = setting(
         -1.0, "dropout rate; below 0: as in the model", float, limits=(-math.inf, 0.999)

@@ -29,6 +29,7 @@ from onnxgrad.model.head import Head
 from onnxgrad.model.lora import Lora
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
+from onnxgrad.train import schedules
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.trainer import Trainer
@@ -114,7 +115,7 @@ class TrainingJob:
         return Trainer(
             self.subject, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
             trainable=_patterns(config.trainable), metrics=prepared.metrics(config.metrics),
-            schedule=config.schedule, warmup=config.warmup, clip_norm=config.clip or None,
+            schedule=schedule_of(config), warmup=config.warmup, clip_norm=config.clip or None,
             accumulate=config.accumulate, freeze_bn=config.freeze_bn,
             dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
             lora=lora_of(config), tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
@@ -358,6 +359,16 @@ def lora_of(config: Config) -> Lora | None:
         return None
     settings = Lora.parse(config.lora)
     return dataclasses.replace(settings, start=config.lora_from) if config.lora_from else settings
+
+
+def schedule_of(config: Config) -> schedules.Schedule:
+    """The schedule that the flags mean."""
+    try:
+        return schedules.named(config.schedule, config.every, config.factor, config.floor)
+    except ValueError as error:
+        raise ConfigError(
+            f"--{error}" if str(error).startswith("schedule") else str(error)
+        ) from error
 
 
 def _patterns(text: str) -> Any:

@@ -5,9 +5,10 @@ A loss takes an output of the model and a target, a new input of the graph. Its 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx_ir as ir
@@ -28,15 +29,20 @@ class Target:
     axis: int | None = None  # for labels: the axis of the output that holds the classes
     ignore: int | None = None
     of: str = ""  # the output that it is compared with
+    kind: str = ""  # "labels", "yes or no", "numbers"; "" for a loss of the caller's own
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Base of the losses. `logits` says that it wants what went into a final Softmax or Sigmoid."""
+    """Base of the losses; `activation` says which final operator a loss contains already."""
+
+    target_kind: ClassVar[str] = ""
 
     def target(self, op: Builder, output: ir.Value, name: str) -> Target:
         """Return what this loss expects as target for `output`; by default the same shape."""
-        return Target(name, output.dtype.numpy(), op.dims(output), of=output.name)
+        return Target(
+            name, output.dtype.numpy(), op.dims(output), of=output.name, kind=self.target_kind
+        )
 
     def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
         """Write the loss and return it, a scalar."""
@@ -104,7 +110,7 @@ class CrossEntropy(Loss):
             )
         rest = (*dims[:axis], *dims[axis + 1 :])
         return Target(
-            name, np.dtype(np.int64), rest, classes, axis, self.ignore_index, of=output.name
+            name, np.dtype(np.int64), rest, classes, axis, self.ignore_index, output.name, "labels"
         )
 
     def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
@@ -161,6 +167,7 @@ class BinaryCrossEntropy(Loss):
 
     pos_weight: Any = None
     reduction: str = "mean"
+    target_kind: ClassVar[str] = "yes or no"
 
     def __post_init__(self) -> None:
         _check_reduction(self)
@@ -183,10 +190,57 @@ class BinaryCrossEntropy(Loss):
 
 
 @dataclass(frozen=True)
+class BinaryCrossEntropyOfProbabilities(Loss):
+    """-(y·log p + (1 - y)·log(1 - p)) of probabilities p, as torch.nn.BCELoss.
+
+    p is kept from 0 and 1 by the last digit of its type, where the logarithm would have no end.
+    """
+
+    reduction: str = "mean"
+    target_kind: ClassVar[str] = "yes or no"
+
+    def __post_init__(self) -> None:
+        _check_reduction(self)
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        p = inside_one(op, output)
+        yes, no = op.Mul(target, op.Log(p)), op.Mul(op.Sub(1.0, target), op.Log(op.Sub(1.0, p)))
+        return _reduce(op, op.Neg(op.Add(yes, no)), self.reduction)
+
+
+def inside_one(op: Builder, p: ir.Value) -> ir.Value:
+    """Return probabilities that are neither 0 nor 1."""
+    small = float(np.finfo(op.dtype(p).numpy()).eps)
+    low = op.constant(np.array(small), op.dtype(p))
+    high = op.constant(np.array(1 - small), op.dtype(p))
+    return op.Min(op.Max(p, low), high)
+
+
+@dataclass(frozen=True)
+class NegativeLogLikelihood(CrossEntropy):
+    """-log p of the label's class, for outputs that are log-probabilities, as torch.nn.NLLLoss.
+
+    With `probabilities=True` the outputs are the probabilities themselves. The settings are those of
+    CrossEntropy: a softmax of log-probabilities is what they came from, so the numbers are the same.
+    """
+
+    probabilities: bool = False
+
+    def activation(self) -> tuple[str, ...]:
+        return ()
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        if self.probabilities:
+            output = op.Log(inside_one(op, output))
+        return super().write(op, output, target)
+
+
+@dataclass(frozen=True)
 class MSE(Loss):
     """The square of the difference, as torch.nn.MSELoss."""
 
     reduction: str = "mean"
+    target_kind: ClassVar[str] = "numbers"
 
     def __post_init__(self) -> None:
         _check_reduction(self)
@@ -201,6 +255,7 @@ class L1(Loss):
     """The size of the difference, as torch.nn.L1Loss."""
 
     reduction: str = "mean"
+    target_kind: ClassVar[str] = "numbers"
 
     def __post_init__(self) -> None:
         _check_reduction(self)
@@ -218,6 +273,7 @@ class Huber(Loss):
 
     delta: float = 1.0
     reduction: str = "mean"
+    target_kind: ClassVar[str] = "numbers"
 
     def __post_init__(self) -> None:
         _check_reduction(self)
@@ -265,5 +321,8 @@ class Function(Loss):
 NAMES: dict[str, Callable[[], Loss]] = {
     "cross_entropy": CrossEntropy, "ce": CrossEntropy,
     "binary_cross_entropy": BinaryCrossEntropy, "bce": BinaryCrossEntropy,
+    "bce_probabilities": BinaryCrossEntropyOfProbabilities,
+    "nll": NegativeLogLikelihood,
+    "nll_probabilities": functools.partial(NegativeLogLikelihood, probabilities=True),
     "mse": MSE, "l1": L1, "mae": L1, "huber": Huber,
 }  # fmt: skip

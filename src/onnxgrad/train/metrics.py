@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ class Metric:
 
     name: str
     larger: bool = True
+    counts: ClassVar[bool] = False  # right answers, which numbers do not have
 
     def start(self) -> dict[str, Any]:
         """Return the state before the first batch."""
@@ -36,11 +37,8 @@ class Metric:
         raise NotImplementedError
 
 
-def _labels(prediction: np.ndarray, target: np.ndarray, spec: Target) -> tuple:
-    """Return scores [n, C] and labels [n], without ignored ones; of 0/1 targets both become labels."""
-    if spec.axis is None:
-        classes = (prediction > spec_threshold(prediction)).astype(np.int64)
-        return classes.reshape(-1), (target > 0.5).astype(np.int64).reshape(-1)
+def _scores(prediction: np.ndarray, target: np.ndarray, spec: Target) -> tuple:
+    """Return scores [n, C] and labels [n], without ignored ones."""
     scores = np.moveaxis(prediction, spec.axis, -1).reshape(-1, prediction.shape[spec.axis])
     labels = target.reshape(-1)
     if spec.ignore is not None:
@@ -49,10 +47,21 @@ def _labels(prediction: np.ndarray, target: np.ndarray, spec: Target) -> tuple:
     return scores, labels
 
 
-def spec_threshold(prediction: np.ndarray) -> float:
-    """Return where yes begins: 0.5 for probabilities, 0 for logits, told by their range."""
-    probabilities = prediction.size and prediction.min() >= 0 and prediction.max() <= 1
-    return 0.5 if probabilities else 0.0
+# Where yes begins: 0.5 for probabilities, 0 for logits. Which they are is known when all batches were seen.
+THRESHOLDS = {"probabilities": 0.5, "logits": 0.0}
+
+
+def _answers(prediction: np.ndarray, target: np.ndarray) -> dict[str, tuple]:
+    """Return the answers 0 or 1 under both readings of the numbers, each with the true ones."""
+    truth = (target > 0.5).astype(np.int64).reshape(-1)
+    flat = prediction.reshape(-1)
+    return {n: ((flat > least).astype(np.int64), truth) for n, least in THRESHOLDS.items()}
+
+
+def _reading(state: dict, prediction: np.ndarray) -> None:
+    """Take note of whether every number so far could be a probability."""
+    if prediction.size and not (prediction.min() >= 0 and prediction.max() <= 1):
+        state["reading"] = "logits"
 
 
 @dataclass(frozen=True)
@@ -61,24 +70,30 @@ class Accuracy(Metric):
 
     name: str = "accuracy"
     k: int = 1
+    counts: ClassVar[bool] = True
 
     def start(self) -> dict[str, Any]:
-        return {"right": 0, "all": 0}
+        return {"right": dict.fromkeys(THRESHOLDS, 0), "all": 0, "reading": "probabilities"}
 
     def add(self, state: dict, prediction: np.ndarray, target: np.ndarray, spec: Target) -> None:
-        scores, labels = _labels(prediction, target, spec)
-        if scores.ndim == 1:
-            right = scores == labels
-        elif self.k == 1:
+        if spec.axis is None:
+            for reading, (chosen, labels) in _answers(prediction, target).items():
+                state["right"][reading] += int((chosen == labels).sum())
+            _reading(state, prediction)
+            state["all"] += target.size
+            return
+        scores, labels = _scores(prediction, target, spec)
+        if self.k == 1:
             right = scores.argmax(axis=1) == labels
         else:
             own = np.take_along_axis(scores, labels[:, None], axis=1)
             right = (scores > own).sum(axis=1) < self.k
-        state["right"] += int(right.sum())
+        for reading in THRESHOLDS:
+            state["right"][reading] += int(right.sum())
         state["all"] += len(labels)
 
     def result(self, state: dict, logs: dict[str, float]) -> float:
-        return state["right"] / max(state["all"], 1)
+        return state["right"][state["reading"]] / max(state["all"], 1)
 
 
 @dataclass(frozen=True)
@@ -86,32 +101,50 @@ class F1(Metric):
     """2·precision·recall / (precision + recall): of class 1 for 0/1 targets, else the classes' mean."""
 
     name: str = "f1"
+    counts: ClassVar[bool] = True
 
     def start(self) -> dict[str, Any]:
-        return {"table": np.zeros((0, 3), np.int64), "binary": False}
+        return {"tables": {}, "binary": False, "reading": "probabilities"}
 
     def add(self, state: dict, prediction: np.ndarray, target: np.ndarray, spec: Target) -> None:
-        scores, labels = _labels(prediction, target, spec)
-        state["binary"] = scores.ndim == 1
-        classes = 2 if scores.ndim == 1 else scores.shape[1]
-        chosen = scores if scores.ndim == 1 else scores.argmax(axis=1)
-        if len(state["table"]) < classes:
-            state["table"] = np.zeros((classes, 3), np.int64)
+        state["binary"] = spec.axis is None
+        if state["binary"]:
+            _reading(state, prediction)
+            for reading, (chosen, labels) in _answers(prediction, target).items():
+                self._count(state["tables"], reading, chosen, labels, 2)
+            return
+        scores, labels = _scores(prediction, target, spec)
+        self._count(state["tables"], state["reading"], scores.argmax(1), labels, scores.shape[1])
+
+    def _count(self, tables: dict, reading: str, chosen, labels, classes: int) -> None:
         hits = np.bincount(labels[chosen == labels], minlength=classes)
         counts = [
             hits,
             np.bincount(chosen, minlength=classes),
             np.bincount(labels, minlength=classes),
         ]
-        state["table"] += np.stack(counts, axis=1)
+        tables[reading] = tables.get(reading, 0) + np.stack(counts, axis=1)
 
     def result(self, state: dict, logs: dict[str, float]) -> float:
-        hits, chosen, labels = state["table"].T
+        hits, chosen, labels = state["tables"][state["reading"]].T
         present = chosen + labels > 0
         each = 2 * hits / np.maximum(chosen + labels, 1)
         if state["binary"]:
             return float(each[1])
         return float(each[present].mean()) if present.any() else 0.0
+
+
+def check(metrics: Iterable[Metric], targets: Iterable[Target]) -> None:
+    """Refuse a metric that counts right answers where the loss compares numbers. Raises ValueError."""
+    first = next(iter(targets), None)
+    if first is None or first.kind != "numbers":
+        return
+    for metric in metrics:
+        if metric.counts:
+            raise ValueError(
+                f"the metric {metric.name!r} counts right answers, and the loss of output {first.of!r} compares "
+                "numbers; use mae or r2, or a loss of classes"
+            )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -20,8 +20,11 @@ class Schedule:
         """Return the learning rate of a group whose own rate is `base`."""
         raise NotImplementedError
 
-    def bound(self, total: int | None) -> Schedule:
-        """Return the schedule for a run of `total` steps; None when nobody knows."""
+    def bound(self, total: int | None, per_epoch: int | None = None) -> Schedule:
+        """Return the schedule for a run of `total` steps, `per_epoch` of them in an epoch.
+
+        None where nobody knows.
+        """
         return self
 
     def end_epoch(self, logs: Mapping[str, float]) -> None:
@@ -53,7 +56,7 @@ class _NeedsLength(Schedule):
 
     total: int | None = None
 
-    def bound(self, total: int | None) -> Schedule:
+    def bound(self, total: int | None, per_epoch: int | None = None) -> Schedule:
         if self.total is not None:
             return self
         if total is None:
@@ -95,32 +98,59 @@ class Linear(_NeedsLength):
 
 
 @dataclass(frozen=True)
-class Step(Schedule):
-    """Times `gamma` after every `every` steps, as StepLR.
+class _CountsEpochs(Schedule):
+    """A schedule that counts epochs: `fit` says how many steps one has."""
 
-    >>> [Step(every=2, gamma=0.5).rate(1.0, t) for t in range(5)]
-    [1.0, 1.0, 0.5, 0.5, 0.25]
-    """
+    per_epoch: int | None = field(default=None, kw_only=True)
 
-    every: int = 1
-    gamma: float = 0.1
+    def bound(self, total: int | None, per_epoch: int | None = None) -> Schedule:
+        if self.per_epoch is not None:
+            return self
+        if per_epoch is None:
+            raise ValueError(
+                f"{type(self).__name__} counts epochs and needs the steps of one: give per_epoch=, "
+                "or steps_per_epoch= to fit"
+            )
+        return dataclasses.replace(self, per_epoch=per_epoch)
 
-    def rate(self, base: float, step: int) -> float:
-        return base * self.gamma ** (step // self.every)
+    def epoch(self, step: int) -> int:
+        """Return the number of complete epochs before a step."""
+        return step // max(self.per_epoch or 1, 1)
 
 
 @dataclass(frozen=True)
-class Exponential(Schedule):
-    """Times `gamma` after every step, as ExponentialLR.
+class Step(_CountsEpochs):
+    """Times `gamma` after every `every` epochs, as StepLR stepped once an epoch.
 
-    >>> Exponential(gamma=0.5).rate(1.0, 3)
+    >>> [Step(every=2, gamma=0.5, per_epoch=1).rate(1.0, t) for t in range(5)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    >>> [Step(every=1, gamma=0.5, per_epoch=3).rate(1.0, t) for t in (0, 2, 3, 6)]
+    [1.0, 1.0, 0.5, 0.25]
+    """
+
+    every: int = 10
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"Step: every is {self.every!r}, expected at least 1 epoch")
+
+    def rate(self, base: float, step: int) -> float:
+        return base * self.gamma ** (self.epoch(step) // self.every)
+
+
+@dataclass(frozen=True)
+class Exponential(_CountsEpochs):
+    """Times `gamma` after every epoch, as ExponentialLR stepped once an epoch.
+
+    >>> Exponential(gamma=0.5, per_epoch=1).rate(1.0, 3)
     0.125
     """
 
     gamma: float = 0.95
 
     def rate(self, base: float, step: int) -> float:
-        return base * self.gamma**step
+        return base * self.gamma ** self.epoch(step)
 
 
 @dataclass(frozen=True)
@@ -142,9 +172,9 @@ class Warmup(Schedule):
             return base * (self.start + (1 - self.start) * step / self.steps)
         return self.then.rate(base, step - self.steps)
 
-    def bound(self, total: int | None) -> Schedule:
+    def bound(self, total: int | None, per_epoch: int | None = None) -> Schedule:
         rest = None if total is None else max(total - self.steps, 1)
-        return dataclasses.replace(self, then=self.then.bound(rest))
+        return dataclasses.replace(self, then=self.then.bound(rest, per_epoch))
 
     def end_epoch(self, logs: Mapping[str, float]) -> None:
         self.then.end_epoch(logs)
@@ -214,6 +244,36 @@ NAMES: dict[str, type] = {
     "constant": Constant, "cosine": Cosine, "linear": Linear, "step": Step,
     "exponential": Exponential, "plateau": ReduceOnPlateau,
 }  # fmt: skip
+
+
+def named(name: str, every: int = 0, factor: float = 0.0, floor: float = 0.0) -> Schedule:
+    """Return the schedule of a name with the settings of a command line; 0 leaves each one's own.
+
+    `every` is in epochs: the period of "step", the patience of "plateau". `factor` is what both and
+    "exponential" multiply by, `floor` the rate at which "cosine" and "plateau" end.
+
+    >>> named("step", every=5, factor=0.5)
+    Step(per_epoch=None, every=5, gamma=0.5)
+    """
+    kind = NAMES.get(name.lower())
+    if kind is None:
+        raise ValueError(f"schedule is {name!r}, expected one of {', '.join(NAMES)}")
+    words = {
+        Step: {"every": every, "gamma": factor},
+        Exponential: {"gamma": factor},
+        ReduceOnPlateau: {"patience": every, "factor": factor, "min_lr": floor},
+        Cosine: {"floor": floor},
+    }.get(kind, {})
+    given = {"every": every, "factor": factor, "floor": floor}
+    taken = {
+        "every": ("every", "patience"),
+        "factor": ("gamma", "factor"),
+        "floor": ("floor", "min_lr"),
+    }
+    for setting, value in given.items():
+        if value and not any(word in words for word in taken[setting]):
+            raise ValueError(f"the schedule {name!r} has no {setting}")
+    return kind(**{word: value for word, value in words.items() if value})
 
 
 def resolve(schedule: Any, warmup: int = 0) -> Schedule:

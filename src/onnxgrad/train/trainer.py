@@ -18,13 +18,13 @@ from onnxgrad.model.lora.change import LoraChange
 from onnxgrad.model.lora.settings import resolve as resolve_lora
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
+from onnxgrad.train import metrics as metrics_of
 from onnxgrad.train import optimizers, schedules
 from onnxgrad.train.files import checkpoint
 from onnxgrad.train.files.adapter import export_adapter
 from onnxgrad.train.files.export import export
 from onnxgrad.train.loop.epoch_loop import EpochLoop, History
 from onnxgrad.train.loop.evaluation import Evaluation
-from onnxgrad.train.metrics import resolve as resolve_metrics
 from onnxgrad.train.parallel import Alone
 from onnxgrad.train.state import TrainState
 from onnxgrad.train.step.clock import Clock
@@ -112,7 +112,7 @@ class Trainer:
         self.seed, self.threads = int(seed), threads
         self.optimizer = optimizers.resolve(optimizer, lr)
         self.schedule = schedules.resolve(schedule, warmup)
-        self.metrics = resolve_metrics(metrics)
+        self.metrics = metrics_of.resolve(metrics)
         changes = [*(() if head is None else (head,)), *changes]
         if quantize is not None:
             model, change = quantised(model, quantize)
@@ -126,6 +126,7 @@ class Trainer:
             freeze_bn=freeze_bn, dropout=dropout, seed=self.seed, patterns=patterns,
         )  # fmt: skip
         self.store, self.notes = self._plan.store, self._plan.notes
+        metrics_of.check(self.metrics, self._plan.objective.targets.values())
         self._step = TrainingStep(
             self._plan, threads, Alone(),
             clip_norm=clip_norm, clip_value=clip_value, accumulate=accumulate,
@@ -201,9 +202,9 @@ class Trainer:
         """Return the learning rate of the next step, of each parameter group."""
         return [self.schedule.rate(o.lr, self.steps) for o in self._plan.group_optimizers]
 
-    def bind_schedule(self, total: int | None) -> None:
-        """Tell the schedule how many steps a run will have; None where nobody knows."""
-        self.schedule = self.schedule.bound(total)
+    def bind_schedule(self, total: int | None, per_epoch: int | None) -> None:
+        """Tell the schedule how many steps a run and an epoch have; None where nobody knows."""
+        self.schedule = self.schedule.bound(total, per_epoch)
 
     def _diverged(self, what: str, tensor: str) -> DivergedError:
         step = self.steps + 1

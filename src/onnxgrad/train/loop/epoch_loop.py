@@ -65,8 +65,9 @@ class EpochLoop:
         trainer = self.trainer
         self.started = time.monotonic()
         self.max_steps, self.max_time = max_steps, max_time
-        self.total_steps = self._total(steps_per_epoch)
-        trainer.bind_schedule(self.total_steps)
+        per_epoch = self._steps(steps_per_epoch)
+        self.total_steps = self._total(per_epoch)
+        trainer.bind_schedule(self.total_steps, per_epoch)
         if resume is not None:
             self._restore(checkpoint.find(trainer.state(), resume))
         with Interruption() as interruption:
@@ -112,13 +113,18 @@ class EpochLoop:
             self.progress = state.progress
             self._restore_callbacks(state)
 
-    def _total(self, batches_per_epoch: int | None) -> int | None:
-        """Return the number of optimizer steps of the run; None for a stream of unknown length."""
+    def _steps(self, batches_per_epoch: int | None) -> int | None:
+        """Return the number of optimizer steps of an epoch; None for a stream of unknown length."""
         try:
             batches = batches_per_epoch or len(self.data)
         except TypeError:
+            return None
+        return -(-batches // self.trainer.accumulate)
+
+    def _total(self, per_epoch: int | None) -> int | None:
+        if per_epoch is None:
             return self.max_steps
-        total = -(-batches // self.trainer.accumulate) * self.epochs
+        total = per_epoch * self.epochs
         return total if self.max_steps is None else min(total, self.max_steps)
 
     def _epoch(self, steps_per_epoch: int | None) -> None:

@@ -25,7 +25,7 @@ class Evaluation:
         self.sample: dict[str, np.ndarray] | None = None  # inputs seen last, for the export's check
         inputs = [of_input(v) for v in plan.inputs.values()]
         targets = [of_target(t) for t in plan.objective.targets.values()]
-        self._inputs, self._all = Checker(inputs), Checker([*inputs, *targets])
+        self._inputs, self._all = Checker(inputs), Checker([*inputs, *targets], plan.notes)
 
     def evaluate(self, data: Data, metrics: list[Any]) -> dict[str, float]:
         """Return the mean loss and every metric over the data."""

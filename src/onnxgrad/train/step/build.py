@@ -21,7 +21,8 @@ from onnxgrad.graph.nodes import values_of
 from onnxgrad.model import roles
 from onnxgrad.notes import Note
 from onnxgrad.ort import HeldModel
-from onnxgrad.train.losses import Loss, Target
+from onnxgrad.train.losses import Loss, Target, inside_one
+from onnxgrad.train.step.ending import ending
 
 OWN = Loss()  # the output is the loss itself
 
@@ -104,24 +105,36 @@ def _scalar(op: Builder, value: ir.Value, output: str) -> ir.Value:
 def _before_activation(op: Builder, output: ir.Value, loss: Loss, objective: Objective) -> ir.Value:
     """Return the logits where the model ends in the activation that the loss contains already.
 
-    The gradient through both would lose all digits where the model is sure.
+    The gradient through both would lose all digits where the model is sure, and two sigmoids are not
+    what anybody means. Where the probabilities were clipped or averaged there are no logits: the loss
+    then gets those that would give these probabilities.
     """
-    node = output.producer()
-    while node is not None and node.op_type == "Identity" and not node.domain:
-        node = node.inputs[0].producer()
-    if node is None or node.domain or node.op_type not in loss.activation():
+    end = ending(output, loss.activation())
+    if end is None:
         return output
-    if node.op_type != "Sigmoid":
-        rank = op.rank(output)
-        axis = node.attributes["axis"].value if "axis" in node.attributes else -1
-        if axis % rank != loss.class_axis(rank):
+    kind, name = end.node.op_type, type(loss).__name__
+    logits = end.node.inputs[0]
+    if end.mixed:
+        said = (
+            f"output {output.name!r} holds probabilities, made by {kind} and {end.moves[-1].op_type}: "
+            f"{name} uses their logarithms"
+        )
+        objective.notes.append(Note("probabilities", output.name, said))
+        p = inside_one(op, output)
+        if kind == "LogSoftmax":
             return output
-    text = (
-        f"output {output.name!r} ends in {node.op_type}: "
-        f"{type(loss).__name__} uses the logits {node.inputs[0].name!r} before it"
-    )
-    objective.notes.append(Note("logits", output.name, text))
-    return node.inputs[0]
+        return op.Log(p) if kind == "Softmax" else op.Sub(op.Log(p), op.Log(op.Sub(1.0, p)))
+    if kind != "Sigmoid":
+        rank = op.rank(end.node.outputs[0])
+        axis = end.node.attributes["axis"].value if "axis" in end.node.attributes else -1
+        only_named = all(node.op_type == "Identity" for node in end.moves)
+        if only_named and axis % rank != loss.class_axis(rank):
+            return output
+        if not only_named:  # a softmax of log-probabilities is itself, wherever they were moved
+            logits = op.LogSoftmax(logits, axis=axis)
+    said = f"output {output.name!r} ends in {kind}: {name} uses the logits {end.node.inputs[0].name!r} before it"
+    objective.notes.append(Note("logits", output.name, said))
+    return end.replay(op, logits)
 
 
 def training_graph(

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxgrad.data.arrays import Batch
 from onnxgrad.errors import DataError
 from onnxgrad.graph import infer as shapes
+from onnxgrad.notes import Note
 from onnxgrad.train.losses import Target
 
 # What exporters write for a size that has no name: two of them need not be equal.
@@ -27,6 +28,7 @@ class Expected:
     dims: tuple[int | str | None, ...] | None
     classes: int | None = None
     ignore: int | None = None
+    axis: int | None = None
 
 
 def of_input(value: ir.Value) -> Expected:
@@ -40,15 +42,18 @@ def of_input(value: ir.Value) -> Expected:
 def of_target(target: Target) -> Expected:
     """Return what a loss's target expects."""
     return Expected(
-        target.name, "target", np.dtype(target.dtype), target.dims, target.classes, target.ignore
-    )
+        target.name, "target", np.dtype(target.dtype), target.dims, target.classes, target.ignore,
+        target.axis,
+    )  # fmt: skip
 
 
 class Checker:
     """Turns the arrays of a batch into what a session takes, or says what is wrong with them."""
 
-    def __init__(self, expected: Iterable[Expected]):
+    def __init__(self, expected: Iterable[Expected], notes: list[Note] | None = None):
+        """`notes` is where it says what it took in another form."""
         self.expected = {e.name: e for e in expected}
+        self.notes = [] if notes is None else notes
 
     def __call__(self, batch: Batch, optional: Iterable[str] = ()) -> dict[str, np.ndarray]:
         """Return contiguous arrays of the right types. Raises DataError with the key and the row."""
@@ -57,11 +62,31 @@ class Checker:
         for name, e in self.expected.items():
             if name not in batch.arrays:
                 continue
-            array = _converted(np.asarray(batch.arrays[name]), e)
+            array = self._fitted(np.asarray(batch.arrays[name]), e)
+            array = _converted(array, e)
             _check_shape(array, e, sizes)
             _check_values(array, e, batch)
             ready[name] = np.asarray(array, order="C")  # ascontiguousarray gives a scalar an axis
         return ready
+
+    def _fitted(self, array: np.ndarray, e: Expected) -> np.ndarray:
+        """Targets in another usual form: one-hot for labels, [N] for [N, 1]; a note says so once."""
+        if e.kind != "target" or e.dims is None:
+            return array
+        rank = len(e.dims)
+        if e.classes is not None and array.ndim == rank + 1 and _is_one_hot(array, e):
+            self._note(e, f"target {e.name!r} is one-hot: the place of the 1 is taken as the label")
+            return array.argmax(axis=e.axis).astype(np.int64)
+        if e.classes is None and array.ndim == rank - 1 and e.dims[-1] == 1:
+            self._note(
+                e, f"target {e.name!r} has shape {list(array.shape)}: taken as a column [N, 1]"
+            )
+            return array[..., None]
+        return array
+
+    def _note(self, e: Expected, text: str) -> None:
+        if not any(n.kind == "target" and n.subject == e.name for n in self.notes):
+            self.notes.append(Note("target", e.name, text))
 
     def _check_names(self, arrays: Mapping[str, object], optional: set[str]) -> None:
         for name, e in self.expected.items():
@@ -72,6 +97,12 @@ class Checker:
             if name not in self.expected:
                 known = ", ".join(map(repr, self.expected))
                 raise DataError(f"the batch has {name!r}, which is none of {known}")
+
+
+def _is_one_hot(array: np.ndarray, e: Expected) -> bool:
+    if array.shape[e.axis] != e.classes or array.size == 0:
+        return False
+    return bool(np.isin(array, (0, 1)).all() and (array.sum(axis=e.axis) == 1).all())
 
 
 def _converted(array: np.ndarray, e: Expected) -> np.ndarray:
@@ -109,6 +140,8 @@ def _check_shape(array: np.ndarray, e: Expected, sizes: dict[str, tuple[int, str
         hint = ""
         if len(array.shape) == len(e.dims) and array.shape[1:] == e.dims[1:]:
             hint = f"; the model's batch size is fixed: use batch_size={e.dims[0]}"
+        elif e.axis is not None and len(array.shape) == len(e.dims) > 1:
+            hint = f"; the classes are taken from axis {e.axis} of the output: CrossEntropy(axis=...) says otherwise"
         raise DataError(
             f"{e.kind} {e.name!r} has shape {list(array.shape)}, expected {_text(e.dims)}{hint}"
         )

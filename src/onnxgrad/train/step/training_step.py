@@ -52,7 +52,7 @@ class TrainingStep:
         objective, graph = plan.objective, plan.graph
         specs = [of_input(v) for v in plan.inputs.values()]
         specs += [of_target(t) for t in objective.targets.values()]
-        self.checker = Checker(specs)
+        self.checker = Checker(specs, plan.notes)
         kinds = {o: v.dtype.numpy() for o, v in plan.loss_values().items()}
         self._loss = np.zeros((), next(iter(kinds.values())))
         self._parts = {o: np.zeros((), kinds[o]) for o in graph.parts}

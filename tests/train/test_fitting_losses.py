@@ -1,0 +1,184 @@
+"""Losses that fit the end of a model, schedules that count epochs, metrics that do not depend on the batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxgrad import Trainer
+from onnxgrad.data.read import read
+from onnxgrad.errors import DataError
+from onnxgrad.train import losses, schedules
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(12, 6)).astype(np.float32)
+YES = (RNG.random((12, 1)) > 0.5).astype(np.float32)
+LABELS = RNG.integers(0, 3, 12)
+
+
+def model(end: str, width: int, shape: str, extra: str = "") -> onnx.ModelProto:
+    made = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 6] x) => (float[{shape}] y)
+        <int64[1] last = {{-1}}, float low = {{0.001}}, float high = {{0.999}}{extra}>
+        {{ z = MatMul(x, w)  {end} }}""")
+    w = np.random.default_rng(1).normal(size=(6, width)).astype(np.float32)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    return made
+
+
+def first_loss(proto: onnx.ModelProto, loss, target) -> float:
+    return Trainer(proto, loss=loss, optimizer="sgd", trainable="w").step(X, target)["loss"]
+
+
+def logits(width: int) -> np.ndarray:
+    return X.astype(np.float64) @ np.random.default_rng(1).normal(size=(6, width)).astype(
+        np.float32
+    )
+
+
+def bce(p: np.ndarray, y: np.ndarray) -> float:
+    return float(-(y * np.log(p) + (1 - y) * np.log(1 - p)).mean())
+
+
+SIGMOIDS = {
+    "as it is": ("y = Sigmoid(z)", 1, "N, 1"),
+    "Identity": ("s = Sigmoid(z) y = Identity(s)", 1, "N, 1"),
+    "Squeeze and Unsqueeze": ("s = Sigmoid(z) q = Squeeze(s, last) y = Unsqueeze(q, last)", 1, "N, 1"),
+    "Transpose twice": ("s = Sigmoid(z) t = Transpose<perm=[1,0]>(s) y = Transpose<perm=[1,0]>(t)", 1, "N, 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("end", SIGMOIDS.values(), ids=SIGMOIDS.keys())
+def test_there_are_never_two_sigmoids(end):
+    expected = bce(1 / (1 + np.exp(-logits(1))), YES)
+    assert first_loss(model(*end), "bce", YES) == pytest.approx(expected, rel=1e-5)
+
+
+def test_probabilities_that_were_clipped_or_averaged_are_taken_as_such():
+    p = 1 / (1 + np.exp(-logits(4)))
+    clipped = model("s = Sigmoid(z) y = Clip(s, low, high)", 4, "N, 4")
+    target = np.repeat(YES, 4, axis=1)
+    assert first_loss(clipped, "bce", target) == pytest.approx(
+        bce(p.clip(0.001, 0.999), target), rel=1e-5
+    )
+    averaged = model("s = Sigmoid(z) y = ReduceMean<axes=[1]>(s)", 4, "N, 1")
+    trainer = Trainer(averaged, loss="bce", optimizer="sgd", trainable="w")
+    assert trainer.step(X, YES)["loss"] == pytest.approx(
+        bce(p.mean(1, keepdims=True), YES), rel=1e-5
+    )
+    assert [n.kind for n in trainer.notes if n.subject == "y"] == ["probabilities"]
+
+
+def nll(z: np.ndarray) -> float:
+    shifted = z - z.max(1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    return float(-log_p[np.arange(12), LABELS].mean())
+
+
+@pytest.mark.parametrize(
+    ("end", "loss"),
+    [
+        ("y = Softmax(z)", "cross_entropy"),
+        ("s = Softmax(z) t = Transpose<perm=[1,0]>(s) y = Transpose<perm=[1,0]>(t)", "cross_entropy"),
+        ("s = Softmax(z) y = Clip(s, low, high)", "cross_entropy"),
+        ("y = LogSoftmax(z)", "nll"),
+        ("y = Softmax(z)", "nll_probabilities"),
+    ],
+    ids=["softmax", "moved", "clipped", "log-probabilities", "probabilities"],
+)  # fmt: skip
+def test_probabilities_and_their_logarithms_have_their_loss(end, loss):
+    near = 1e-2 if "Clip" in end else 1e-5
+    assert first_loss(model(end, 3, "N, 3"), loss, LABELS) == pytest.approx(
+        nll(logits(3)), rel=near
+    )
+
+
+def test_bce_of_probabilities_is_what_it_says():
+    p = 1 / (1 + np.exp(-logits(1)))
+    proto = model("s = Sigmoid(z) y = Identity(s)", 1, "N, 1")
+    assert first_loss(proto, "bce_probabilities", YES) == pytest.approx(bce(p, YES), rel=1e-5)
+    assert isinstance(losses.NAMES["bce_probabilities"](), losses.Loss)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1"])
+@pytest.mark.parametrize("end", ["y = Identity(z)", "y = Sigmoid(z)"], ids=["logits", "p"])
+def test_metrics_do_not_depend_on_the_batch_size(metric, end):
+    trainer = Trainer(model(end, 1, "N, 1"), loss="bce", metrics=metric, trainable="w")
+    found = {n: trainer.evaluate(X, YES, batch_size=n)[metric] for n in (1, 2, 5, 12)}
+    assert len(set(found.values())) == 1
+    if metric == "accuracy":
+        assert found[1] == pytest.approx(float(((logits(1) > 0) == YES).mean()))
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "top5"])
+def test_right_answers_are_not_counted_in_a_regression(metric):
+    with pytest.raises(
+        ValueError, match=f"'{metric}' counts right answers, and the loss of output"
+    ):
+        Trainer(model("y = Identity(z)", 1, "N, 1"), loss="mse", metrics=metric, trainable="w")
+
+
+def test_one_hot_labels_and_a_flat_target_are_taken_with_a_note():
+    proto = model("y = Identity(z)", 3, "N, 3")
+    trainer = Trainer(proto, loss="cross_entropy", optimizer="sgd", trainable="w")
+    one_hot = np.eye(3, dtype=np.float32)[LABELS]
+    assert trainer.step(X, one_hot)["loss"] == pytest.approx(nll(logits(3)), rel=1e-5)
+    assert "one-hot" in str(next(n for n in trainer.notes if n.kind == "target"))
+    with pytest.raises(DataError):
+        trainer.step(X, one_hot * 0.5)
+    column = Trainer(model("y = Identity(z)", 1, "N, 1"), loss="mse", trainable="w")
+    expected = float(((logits(1) - YES) ** 2).mean())
+    assert column.step(X, YES[:, 0])["loss"] == pytest.approx(expected, rel=1e-5)
+    assert sum(n.kind == "target" for n in column.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        (schedules.Step(every=2, gamma=0.1), [1.0, 0.1, 0.1, 0.01]),
+        (schedules.Exponential(gamma=0.5), [0.5, 0.25, 0.125, 0.0625]),
+    ],
+    ids=["step", "exponential"],
+)
+def test_step_and_exponential_count_epochs(schedule, rates):
+    trainer = Trainer(
+        model("y = Identity(z)", 1, "N, 1"), loss="mse", optimizer="sgd", lr=1.0, trainable="w",
+        schedule=schedule, clip_norm=1e-6,
+    )  # fmt: skip
+    history = trainer.fit(X, YES, epochs=4, batch_size=2)
+    assert history["lr"] == pytest.approx(rates)
+
+
+def test_flags_of_schedules():
+    assert schedules.named("plateau", every=3, factor=0.5, floor=1e-6) == schedules.ReduceOnPlateau(
+        patience=3, factor=0.5, min_lr=1e-6
+    )
+    assert schedules.named("cosine", floor=1e-5).floor == 1e-5
+    with pytest.raises(ValueError, match="the schedule 'cosine' has no factor"):
+        schedules.named("cosine", factor=0.5)
+
+
+def test_a_table_without_a_header_is_refused(tmp_path):
+    path = tmp_path / "iris.csv"
+    path.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n6.1,2.9,virginica\n5.0,3.6,setosa\n")
+    with pytest.raises(DataError, match="seems to have no header: 'setosa' of its first line"):
+        read(path)
+    path.write_text("length,width,kind\n5.1,3.5,setosa\n4.9,3.0,setosa\n")
+    assert list(read(path).columns) == ["length", "width", "kind"]
+
+
+def test_pictures_stand_as_their_camera_was_held(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    pixels[0] = 255  # a white line at the top
+    for name, orientation in (("a", 1), ("b", 3)):  # 3: turned by half
+        (tmp_path / name).mkdir()
+        exif = image.Exif()
+        exif[0x0112] = orientation
+        image.fromarray(pixels).save(tmp_path / name / "1.png", exif=exif)
+    column = next(c for c in read(tmp_path).columns.values() if hasattr(c, "paths"))
+    upright, turned = (column._pixels(row) for row in (0, 1))
+    np.testing.assert_array_equal(upright[::-1, ::-1], turned)
+    assert upright[0].min() == 255
