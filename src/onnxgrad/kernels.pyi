@@ -753,3 +753,28 @@ def learned_fake_quant_grad(
     out: Out = ...,
 ) -> LearnedFakeQuantGradResult:
     """Gradient of FakeQuant for its input and for scales and zero points that are learned (LSQ, LSQ+)."""
+
+def linear_training(
+    X: Array,
+    W: Array,
+    B: Array | None = ...,
+    *,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """A linear layer whose weights change with every step."""
+
+class LinearGradResult(NamedTuple):
+    dX: Array | None
+    dW: Array | None
+    dB: Array | None
+
+def linear_grad(
+    dY: Array,
+    X: Array,
+    W: Array,
+    *,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> LinearGradResult:
+    """Gradient of a linear layer, Y = X·W + B."""

@@ -83,18 +83,6 @@ def read_whole(model: Any) -> onnx.ModelProto:
     return proto
 
 
-def data_files(model: str | os.PathLike[str]) -> list[Path]:
-    """The files in which the model at a path keeps weights; none where there is no such model."""
-    try:
-        proto = read_proto(model)
-    except (OnnxGradError, OSError):
-        return []
-    folder = external.Folder(Path(model))
-    held = (t for t in tensors.tensors(proto) if external.is_external(t))
-    found = dict.fromkeys(external.place(tensor).location for tensor in held)
-    return [folder.file(location) for location in found]
-
-
 def _holder(model: Any) -> str:
     return f"the file {name_of(model)!r} is" if is_path(model) else "the model is"
 
