@@ -21,6 +21,12 @@ ELSEWHERE = {
     ("com.microsoft", "LinearTraining"): "tests/graph/test_patterns.py: what it stands for",
     ("com.microsoft", "GeluTraining"): "tests/graph/test_patterns.py: what it stands for",
     ("com.microsoft", "FakeQuant"): "test_fake_quant.py: rounding has no central difference",
+    ("com.microsoft", "GroupQueryAttention"): "test_rules_group_query.py: its formula in float64",
+    (
+        "com.microsoft",
+        "MatMulBnb4",
+    ): "tests/train/test_lora_quantised.py: float64 on the weights that the codes mean",
+    ("com.microsoft", "DynamicQuantizeMatMul"): "test_lora_quantised.py, as MatMulBnb4: it rounds",
     ("", "CastLike"): "test_walk.py: its second input is only a type",
 }
 

@@ -281,7 +281,9 @@ WITHOUT = {
     "Loop": "control flow", "Scan": "control flow", "OptionalGetElement": "the identity",
     "Dropout": "random", "SeededDropout": "random", "DequantizeLinear": "tools/check_models.py",
     "QuantizeLinear": "straight through: tools/check_models.py", "RoiAlign": "in torchvision only",
-    "MatMulNBits": "no such packing", "EmbedLayerNormalization": "test_rules_loss.py, and its parts here",
+    "MatMulNBits": "no such packing", "MatMulBnb4": "no such packing",
+    "DynamicQuantizeMatMul": "rounds its input", "GroupQueryAttention": "test_rules_group_query.py",
+    "EmbedLayerNormalization": "test_rules_loss.py, and its parts here",
 }  # fmt: skip
 
 

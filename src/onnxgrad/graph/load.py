@@ -12,10 +12,11 @@ from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxgrad.files import external
 from onnxgrad.files.models import read_ir, root
-from onnxgrad.graph import bodies, repeats, sequences, sizes
+from onnxgrad.graph import bodies, dynamic, repeats, sequences, sizes
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 from onnxgrad.graph.layout import time_first
+from onnxgrad.graph.nodes import remove_unused
 from onnxgrad.graph.schemas import signature
 
 # The builder emits ScatterElements(reduction="add"), which is as old as this opset.
@@ -45,6 +46,7 @@ def load(model: Any) -> ir.Model:
     _infer_outputs(copy)
     sizes.check(copy)
     repeats.infer_bodies(copy, infer)
+    dynamic.fuse(copy)
     if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
         infer(copy)
         sequences.resolve(copy)  # lists that another list, or a branch, was hiding
@@ -185,18 +187,8 @@ def _fold_integers(main: ir.Graph, graph: ir.Graph) -> bool:
         new.const_value.name = new.name
         main.register_initializer(new)
         ir.convenience.replace_all_uses_with(value, new)
-    _remove_unused([value.producer() for value, _ in folded])
+    remove_unused([value.producer() for value, _ in folded])
     return bool(folded)
-
-
-def _remove_unused(nodes: list[ir.Node]) -> None:
-    """Remove nodes that nothing uses any more, and what only they used. The rest stays."""
-    while nodes:
-        node = nodes.pop()
-        if node.graph is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
-            continue
-        nodes.extend(v.producer() for v in node.inputs if v is not None and v.producer())
-        node.graph.remove(node, safe=True)
 
 
 def _check_graph(model: ir.Model) -> None:

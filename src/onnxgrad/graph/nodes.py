@@ -78,3 +78,13 @@ def freeze(value: Any) -> Any:
         array = value.numpy()
         return (str(value.dtype), array.shape, array.tobytes())
     return value
+
+
+def remove_unused(nodes: list[ir.Node]) -> None:
+    """Remove nodes that nothing uses any more, and what only they used. The rest stays."""
+    while nodes:
+        node = nodes.pop()
+        if node.graph is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
+            continue
+        nodes.extend(v.producer() for v in node.inputs if v is not None and v.producer())
+        node.graph.remove(node, safe=True)

@@ -1,4 +1,4 @@
-"""Attention, rotary embeddings and quantised products as onnxruntime's optimiser writes them.
+"""Attention and rotary embeddings as onnxruntime's optimiser writes them.
 
 With P = softmax(scale·Q·Kᵀ + bias) and O = P·V: dV = Pᵀ·dO, dP = dO·Vᵀ,
 dS = P·(dP - Σ(P·dP)), dQ = scale·dS·K, dK = scale·dSᵀ·Q. P is computed anew.
@@ -6,8 +6,6 @@ dS = P·(dP - Σ(P·dP)), dQ = scale·dS·K, dK = scale·dSᵀ·Q. P is computed
 
 import functools
 import math
-
-from onnx_ir import DataType
 
 from onnxgrad.autodiff.rule import NoGradient, rule
 from onnxgrad.autodiff.rules.matmul import gemm_gradients
@@ -148,40 +146,3 @@ def rotary_embedding(op, position_ids, cos_cache, sin_cache, doutput, *, attrs):
     back = op.Neg(sin_cache)
     inputs = (doutput, position_ids, cos_cache, back)
     return op("RotaryEmbedding", *inputs, domain="com.microsoft", **attrs)
-
-
-@_rule(
-    "MatMulNBits", inputs="A B scales zero_points g_idx bias", outputs="Y", wrt="A bias",
-    stop="scales zero_points",
-)  # fmt: skip
-def matmul_nbits(op, A, B, scales, zero_points, g_idx, bias, dY, *, need, K, N, bits=4, block_size):
-    """Y = A·Wᵀ + bias, W [N, K] kept as small integers: dA = dY·W, W made from them anew."""
-    if g_idx is not None:
-        raise NoGradient("orders its blocks by g_idx", "save the model without it")
-    dA = None
-    if "A" in need:
-        blocks = -(-K // block_size)
-        steps = op.Reshape(_unpacked(op, B, bits), [N, blocks, block_size])
-        steps = op.Cast(steps, to=op.dtype(A))
-        if zero_points is None:
-            zero = op.constant(float(1 << (bits - 1)), op.dtype(A))
-        elif zero_points.dtype == DataType.UINT8:
-            rows = op.Reshape(_unpacked(op, op.Reshape(zero_points, [N, -1]), bits), [N, -1])
-            rows = op.Slice(rows, [0], [blocks], [1])
-            zero = op.Unsqueeze(op.Cast(rows, to=op.dtype(A)), [2])
-        else:
-            zero = op.Reshape(zero_points, [N, blocks, 1])
-        W = op.Mul(op.Sub(steps, zero), op.Reshape(scales, [N, blocks, 1]))
-        W = op.Slice(op.Reshape(W, [N, blocks * block_size]), [0], [K], [1])
-        dA = op.MatMul(dY, W)
-    return dA, op.sum_to(dY, bias) if "bias" in need else None
-
-
-def _unpacked(op, packed, bits):
-    """Bytes [..., n] -> integers [..., n·8/bits], the lowest bits of a byte first."""
-    whole = op.Unsqueeze(op.Cast(packed, to=DataType.INT32), [-1])
-    if bits == 8:
-        return whole
-    shifts = op.Cast(op.constant([1 << s for s in range(0, 8, bits)]), to=DataType.INT32)
-    size = op.Cast(op.constant([1 << bits]), to=DataType.INT32)
-    return op.Mod(op.Div(whole, shifts), size)

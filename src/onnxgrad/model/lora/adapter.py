@@ -74,7 +74,8 @@ class Adapter:
         forms = sorted({x.weight.form for x in self.layers if not x.weight.is_float})
         if forms:
             notes.append(
-                f"adapted weights are kept in {' and '.join(forms)}: they stay so, and the branch is added"
+                f"adapted weights are kept in {' and '.join(forms)}: they stay so, with the branch "
+                "beside them, since rounding again would lose what was learned"
             )
         return notes
 

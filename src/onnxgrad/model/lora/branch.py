@@ -182,7 +182,7 @@ class Branch:
             return op("MatMul", across, op("Transpose", flat, perm=[1, 0]))
         if layer.kind == "embedding":
             return op("MatMul", across, node.inputs[0])
-        if node.op_type == "MatMulInteger":
+        if node.op_type in ("MatMulInteger", "DynamicQuantizeMatMul"):
             raise AdapterError(
                 f"lora: {layer.name!r} quantises its input as it runs, which DoRA's norm of the columns "
                 'cannot be computed by; use variant="lora" or "rslora"'

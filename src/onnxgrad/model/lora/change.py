@@ -76,14 +76,6 @@ class LoraChange(Change):
         draft.tensors = {n: a for n, a in tensors.items() if n not in adapter.tensors} | new
         if kept:
             draft.proto = with_branches(draft.proto, adapter, kept, tensors)
-            draft.notes.append(
-                Note(
-                    "lora",
-                    "",
-                    f"{len(kept)} branches stay beside their weights, which are kept in "
-                    f"{kept[0].weight.form}: rounding again would lose what was learned",
-                )
-            )
 
 
 def with_branches(proto, adapter: Adapter, kept: list[Layer], tensors: Mapping[str, np.ndarray]):

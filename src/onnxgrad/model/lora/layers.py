@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-MICROSOFT = "com.microsoft"
+from onnxgrad.graph.dynamic import MICROSOFT, dynamic_ends
+
 _PASSING = ("Cast", "Identity")  # between a weight and its product
 
 
@@ -187,31 +188,6 @@ def _blocks(form: Callable[[ir.Node], str]) -> Callable[[ir.Node], Iterator[Laye
     return found
 
 
-def dynamic_ends(node: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value] | None:
-    """Of MatMulInteger or ConvInteger with its neighbours: the float input, the float output, the scales.
-
-    DynamicQuantizeLinear(x) -> xq, sx, zx
-    Mul(Cast(MatMulInteger(xq, Wq, zx, zw)), Mul(sx, sw)) -> y
-    """
-    before = node.inputs[0].producer()
-    if before is None or before.op_type != "DynamicQuantizeLinear":
-        return None
-    cast = _only_user(node.outputs[0], "Cast")
-    product = None if cast is None else _only_user(cast.outputs[0], "Mul")
-    if product is None:
-        return None
-    scales = next((v for v in product.inputs if v is not cast.outputs[0]), None)
-    return None if scales is None else (before.inputs[0], product.outputs[0], scales)
-
-
-def _only_user(value: ir.Value, op_type: str) -> ir.Node | None:
-    users = value.uses()
-    if len(users) != 1 or value.is_graph_output():
-        return None
-    node = next(iter(users)).node
-    return node if node.op_type == op_type and not node.domain else None
-
-
 def _dynamic(node: ir.Node) -> Iterator[Layer]:
     ends = dynamic_ends(node)
     tensor = ir.convenience.get_const_tensor(node.inputs[1])
@@ -228,6 +204,15 @@ def _dynamic(node: ir.Node) -> Iterator[Layer]:
         yield Layer("conv", fan_in, fan_out, weight, place, tuple(kernel))
 
 
+def _bytes(node: ir.Node) -> Iterator[Layer]:
+    """DynamicQuantizeMatMul: the same as one operator."""
+    tensor = ir.convenience.get_const_tensor(node.inputs[1])
+    if tensor is not None and len(tensor.shape) == 2:
+        weight = Weight(node.inputs[1], False, 1.0, "8-bit")
+        place = [Place(node, node.inputs[0], node.outputs[0])]
+        yield Layer("linear", *(int(d) for d in tensor.shape), weight, place)
+
+
 _FINDERS: dict[tuple[str, str], Callable[[ir.Node], Iterator[Layer]]] = {
     ("", "MatMul"): _matmul,
     ("", "Gemm"): _gemm,
@@ -235,6 +220,7 @@ _FINDERS: dict[tuple[str, str], Callable[[ir.Node], Iterator[Layer]]] = {
     ("", "Gather"): _gather,
     ("", "MatMulInteger"): _dynamic,
     ("", "ConvInteger"): _dynamic,
+    (MICROSOFT, "DynamicQuantizeMatMul"): _bytes,
     (MICROSOFT, "Attention"): _packed,
     (MICROSOFT, "MatMulNBits"): _blocks(lambda n: f"{_attribute(n, 'bits', 4)}-bit"),
     (MICROSOFT, "MatMulBnb4"): _blocks(lambda n: "4-bit"),

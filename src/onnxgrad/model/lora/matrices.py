@@ -12,7 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.errors import AdapterError
-from onnxgrad.model.lora.layers import Layer, dynamic_ends
+from onnxgrad.graph.dynamic import dynamic_ends
+from onnxgrad.model.lora.layers import Layer
 
 # The quantiles of a normal distribution, scaled to [-1, 1] (QLoRA, appendix E).
 NF4 = np.array([
@@ -150,9 +151,19 @@ def _integers(node: ir.Node) -> np.ndarray:
     return (q - zero) * scale
 
 
+def _bytes(node: ir.Node) -> np.ndarray:
+    """DynamicQuantizeMatMul: (Wq - zw)·sw of each column."""
+    q, scale = (_array(v, "the weight").astype(np.float64) for v in list(node.inputs)[1:3])
+    zero = np.zeros(())
+    if len(node.inputs) > 3 and node.inputs[3] is not None:
+        zero = _array(node.inputs[3], "the zero point").astype(np.float64)
+    return (q - zero) * scale
+
+
 _READERS: dict[str, Callable[[ir.Node], np.ndarray]] = {
     "MatMulNBits": _matmul_nbits,
     "MatMulBnb4": _matmul_bnb4,
+    "DynamicQuantizeMatMul": _bytes,
     "MatMulInteger": _integers,
     "ConvInteger": _integers,
 }
