@@ -102,3 +102,13 @@ def test_a_library_that_cannot_be_loaded_is_a_sentence(tmp_path):
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "onnxgrad: it could not be loaded: failed to map segment\n"
+
+
+def test_weights_of_nan_are_looked_at():
+    """Found by fuzz/files: a mark with NaN in it is never found again."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 8] x) => (float[N, 8] y) <float[8, 8] w> { y = MatMul(x, w) }""")
+    weights = np.full((8, 8), np.nan, np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    assert inspect(model.SerializeToString()).parameters

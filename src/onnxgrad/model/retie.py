@@ -76,13 +76,14 @@ def copies_of(model: ir.Model) -> Iterator[Copy]:
         if value.is_graph_output() or value.is_graph_input():
             continue
         found = None
-        for first in kept.setdefault(_mark(tensor), []):
+        alike = kept.setdefault(_mark(tensor), [])
+        for first in alike:
             found = _same(first, value)
             if found:
                 yield found
                 break
         if not found:
-            kept[_mark(tensor)].append(value)
+            alike.append(value)  # not by its mark again: one with NaN equals nothing
 
 
 def _mark(tensor: ir.TensorProtocol) -> tuple:

@@ -48,8 +48,10 @@ class Sight:
         right = node is not None and node.op_type in op_types and node.domain == domain
         return node if right and node.graph is self.op.graph else None
 
-    def read_once(self, value: ir.Value) -> bool:
-        """Whether one node reads the value, once, and nobody else sees it."""
+    def read_once(self, value: ir.Value | None) -> bool:
+        """Whether one node reads the value, once, and nobody else sees it; an absent one is not read."""
+        if value is None:
+            return False
         seen = value.is_graph_output() or value in self.variables
         return len(value.uses()) == 1 and not seen
 
