@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from onnxgrad import Trainer
+from onnxgrad.data.images import Images
 from onnxgrad.data.read import read
 from onnxgrad.errors import DataError
 from onnxgrad.train import losses, schedules
@@ -178,7 +179,6 @@ def test_pictures_stand_as_their_camera_was_held(tmp_path):
         exif = image.Exif()
         exif[0x0112] = orientation
         image.fromarray(pixels).save(tmp_path / name / "1.png", exif=exif)
-    column = next(c for c in read(tmp_path).columns.values() if hasattr(c, "paths"))
-    upright, turned = (column._pixels(row) for row in (0, 1))
-    np.testing.assert_array_equal(upright[::-1, ::-1], turned)
-    assert upright[0].min() == 255
+    upright, turned = np.asarray(Images([tmp_path / n / "1.png" for n in "ab"])[:2])
+    np.testing.assert_array_equal(upright[:, ::-1, ::-1], turned)
+    assert upright[:, 0].min() == 1

@@ -44,7 +44,7 @@ class Images:
         self.channels_last = False
         self._cache: dict[int, np.ndarray] = {}
         self._cached = 0
-        first = _open(paths[0])
+        first = _upright(_open(paths[0]))
         self.size = first.size  # width, height
         self.mode = "L" if first.mode in ("L", "1", "I;16") else "RGB"
 
