@@ -141,17 +141,29 @@ def _read_back(op, repeat, step, nodes):
     nodes[:0] = again
 
 
+# Operators that give another shape for other numbers in the inputs from the one listed here on.
+_SHAPED_BY = {
+    "Slice": 1, "Reshape": 1, "Expand": 1, "Tile": 1, "Pad": 1, "Compress": 1, "TopK": 1, "Resize": 1,
+    "Range": 0, "ConstantOfShape": 0, "NonZero": 0,
+}  # fmt: skip
+
+
 def _made_anew(body, own, reads):
-    """The nodes of a body to run again on the way back: those whose results may change in shape."""
+    """The nodes of a body to run again on the way back: those whose results change in shape."""
+    changing = set()
+    for node in body:
+        first = _SHAPED_BY.get(node.op_type, len(node.inputs)) if not node.domain else 0
+        shaped = any(v in own for v in node.inputs[first:])
+        if shaped or any(v in changing for v in node.inputs):
+            changing.update(v for v in node.outputs if _varies(v))
     found, waiting = set(), list(reads)
     while waiting:
         value = waiting.pop()
         node = value.producer()
-        if value not in own or node is None or node in found or not _varies(value):
+        if value not in changing or node in found or bodies(node) or node.op_type in RANDOM:
             continue
-        if node.graph is body and not bodies(node) and node.op_type not in RANDOM:
-            found.add(node)
-            waiting.extend(v for v in node.inputs if v is not None)
+        found.add(node)
+        waiting.extend(v for v in node.inputs if v is not None)
     return found
 
 
