@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import onnx
 import pytest
 from autodiff import test_rules_conv as conv
 from autodiff import test_rules_loss as loss
@@ -60,3 +61,25 @@ def test_batch_norm_in_training_mode_is_two_kernels():
             assert kinds == ["BatchNormInternal", "BatchNormalizationGrad"]
     for got, expected in zip(results["fused"], results["standard"], strict=True):
         np.testing.assert_allclose(got, expected, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bounds", ["min, max", "min", '"", max'])
+def test_clip_is_one_kernel(bounds):
+    """Its bounds are scalars that nothing trains; at a bound the cotangent passes, as in PyTorch."""
+    text = f"g (float[7] x) => (float[7] y) {{ y = Clip(x, {bounds}) }}".replace('""', "")
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.float32(v), n) for n, v in (("min", -1), ("max", 6))
+    )
+    x = np.array([-3, -1, -0.5, 0, 6, 6.5, 9], "f4")
+    dy = np.arange(1, 8, dtype="f4")
+    results = {}
+    for ops in ("fused", "standard"):
+        gradient = vjp(model, wrt=["x"], ops=ops)
+        kinds = {n.op_type for n in gradient.graph.node}
+        assert ("ClipGrad" in kinds) == (ops == "fused")
+        results[ops] = make_session(gradient).run(["x_grad"], {"x": x, "y_grad": dy})[0]
+    low, high = "min" in bounds, "max" in bounds
+    inside = (x >= (-1 if low else -np.inf)) & (x <= (6 if high else np.inf))
+    np.testing.assert_array_equal(results["fused"], np.where(inside, dy, 0))
+    np.testing.assert_array_equal(results["standard"], results["fused"])

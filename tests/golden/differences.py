@@ -56,5 +56,6 @@ EXTENSIONS: dict[str, str] = {
     "SoftmaxCrossEntropyLossGrad, SoftmaxCrossEntropyLossInternal": "an empty batch is refused by the old kernel",
     "ConvTransposeGrad, ResizeGrad": "the old package has the schemas, but no kernel for the CPU",
     "FakeQuant, FakeQuantGrad": "scales along an axis or in blocks (`axis`, `block_size`); the mask can be left out",
-    "GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, LearnedFakeQuantGrad": "not in the old package",
+    "ClipGrad, ConvTraining, MaxPoolTraining, GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, "
+    "SeededDropout, GeluTraining, AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, LearnedFakeQuantGrad": "not in the old package",
 }
