@@ -57,5 +57,6 @@ EXTENSIONS: dict[str, str] = {
     "ConvTransposeGrad, ResizeGrad": "the old package has the schemas, but no kernel for the CPU",
     "FakeQuant, FakeQuantGrad": "scales along an axis or in blocks (`axis`, `block_size`); the mask can be left out",
     "ClipGrad, ConvTraining, MaxPoolTraining, GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, "
-    "SeededDropout, GeluTraining, AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, LearnedFakeQuantGrad": "not in the old package",
+    "SeededDropout, GeluTraining, AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, "
+    "LearnedFakeQuantGrad": "not in the old package",
 }
