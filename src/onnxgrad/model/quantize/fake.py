@@ -197,7 +197,7 @@ class FakeQuantise(Change):
         if tensor.name in learned and tensor.possible:
             return replace(tensor, kind=WEIGHT, reason="")
         if tensor.name in self._fixed:
-            return replace(tensor, kind="setting", reason="a setting of quantisation")
+            return replace(tensor, kind="quantisation", reason="a scale of quantisation")
         return tensor
 
     def undecayed(self) -> Iterable[str]:
