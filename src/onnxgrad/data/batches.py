@@ -59,9 +59,13 @@ def _whole(column: np.ndarray, rows: np.ndarray, table: Table, source: str) -> n
     return column.astype(np.int64)
 
 
+# Losses whose targets are numbers of classes.
+LABELLED = ("cross_entropy", "nll", "nll_probabilities")
+
+
 def goal(loss: object, output: ir.Value, target: np.ndarray, name: str, classes: list[str]) -> Goal:
     """What `loss` of `output` wants, for targets such as `target`."""
-    labels = loss == "cross_entropy"
+    labels = loss in LABELLED
     shape = None if output.shape is None else list(output.shape)
     column = not labels and target.ndim == 1 and shape is not None and len(shape) == 2
     return Goal(

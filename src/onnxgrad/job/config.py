@@ -39,7 +39,10 @@ class Config:
     val: str = setting(
         "0.2", "validation data: a file, or the share of rows to set aside; 0 for none"
     )
-    loss: str = setting("", "cross_entropy, bce, mse, l1 or huber (default: guessed)")
+    loss: str = setting(
+        "",
+        "cross_entropy, nll, nll_probabilities, bce, bce_probabilities, mse, l1 or huber (default: guessed)",
+    )
     optimizer: str = setting("adamw", "adamw, adam or sgd")
     lr: float = setting(1e-3, "learning rate", float, limits=(SMALLEST, LARGEST))
     epochs: int = setting(10, "passes over the data", int, limits=(1, math.inf))

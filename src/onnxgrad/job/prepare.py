@@ -24,7 +24,10 @@ CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its clas
 
 METRICS = {
     "cross_entropy": "accuracy",
+    "nll": "accuracy",
+    "nll_probabilities": "accuracy",
     "bce": "accuracy",
+    "bce_probabilities": "accuracy",
     "mse": "mae,r2",
     "l1": "mae,r2",
     "huber": "mae,r2",

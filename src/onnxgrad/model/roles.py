@@ -50,6 +50,7 @@ _SAID = (
     "constant",
     UNREACHED,
     "frozen",
+    "quantisation",
 )  # every model has such; nobody asks
 
 
