@@ -10,7 +10,7 @@ import zipfile
 import zlib
 
 import numpy as np
-from cases import case
+from attack_cases import case
 
 from build import dataset, net, train, write
 

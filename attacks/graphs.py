@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
-from cases import case
+from attack_cases import case
 from onnx import TensorProto, helper
 
 from build import net, train, write

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import Case, every_case, readme
+from attack_cases import Case, every_case, readme
 
 SECONDS = 5.0
 MEMORY = 1 << 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from cases import case
+from attack_cases import case
 
 from build import NUMBERS, dataset, external, net, train, write
 

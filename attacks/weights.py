@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import onnx
-from cases import case
+from attack_cases import case
 
 from build import NUMBERS, external, net, train, write
 

@@ -11,7 +11,7 @@ import pytest
 ATTACKS = Path(__file__).resolve().parents[2] / "attacks"
 sys.path.insert(0, str(ATTACKS))
 
-from cases import every_case, readme  # noqa: E402
+from attack_cases import every_case, readme  # noqa: E402
 
 NAMES = [case.name for case in every_case()]
 GROUPS = 4  # processes that share the work; each loads the libraries once
@@ -35,7 +35,7 @@ def test_nothing_gets_through(group):
 
 def test_the_judge_sees_what_is_wrong():
     """A case that asks for another answer than the one that comes is reported."""
-    from cases import Case
+    from attack_cases import Case
     from run import Outcome
 
     case = Case("x", lambda box: [], "is absolute", (2,))

@@ -50,7 +50,7 @@ def test_the_frozen_model_costs_nothing():
     trainer.step(*batches[0])
     assert all("lora_" in name for name in trainer.get_weights())
     assert all("lora_" in name for name in trainer.store.state())
-    graph = trainer._plan.graph.model.graph
+    graph = trainer._plan.graph.model.proto.graph
     shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in graph.output}
     assert all(4 in shape for name, shape in shapes.items() if "lora_" in name)
     kept = {i.name for i in graph.initializer}

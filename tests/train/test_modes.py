@@ -39,7 +39,7 @@ def test_frozen_batch_norm_keeps_its_statistics():
     assert {"scale1", "shift1"} <= set(trainer.get_weights())
     assert not any(
         n.op_type == "BatchNormalization" and a.name == "training_mode" and a.i
-        for n in trainer._plan.graph.model.graph.node
+        for n in trainer._plan.graph.model.proto.graph.node
         for a in n.attribute
     )
 

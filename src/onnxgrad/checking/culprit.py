@@ -17,7 +17,7 @@ MOST_NODES = 500
 
 def find_culprit(problem: Problem) -> str:
     """A description of the first node, from the outputs back, whose gradient central differences refute."""
-    examination = examine(problem.model)
+    examination = examine(problem.model, None, None)
     active = {v.name for v in examination.active}
     nodes = [n for n in examination.model.graph if any(v.name in active for v in n.outputs)][
         -MOST_NODES:

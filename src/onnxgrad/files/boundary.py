@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from onnxgrad.errors import InternalError, ModelError, OnnxGradError, OutOfMemoryError
-from onnxgrad.files.models import is_path, name_of, read_proto, root
-from onnxgrad.files.paths import printable
+from onnxgrad.files.paths import is_path, name_of, printable, root
 
 LIBRARIES = ("onnx", "onnx_ir", "google", "onnxruntime")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -132,6 +131,8 @@ def _checker(model: Any) -> str:
     import onnx
 
     try:
+        from onnxgrad.files.models import read_proto
+
         proto = read_proto(model)
         onnx.checker.check_model(proto.SerializeToString(), full_check=True)
     except OnnxGradError:

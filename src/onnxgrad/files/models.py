@@ -13,18 +13,9 @@ import onnx_ir as ir
 from onnxgrad.errors import FileError, ModelError, OnnxGradError
 from onnxgrad.files import external, limits, tensors
 from onnxgrad.files.maps import without_maps
-from onnxgrad.files.paths import printable, read_bytes, regular_file
+from onnxgrad.files.paths import is_path, name_of, printable, read_bytes, regular_file, root
 
 LARGEST = 1 << 31  # bytes: a protobuf message ends there
-
-
-def is_path(model: Any) -> bool:
-    return isinstance(model, (str, os.PathLike))
-
-
-def name_of(model: Any) -> str:
-    """How a message calls a model."""
-    return printable(os.fspath(model)) if is_path(model) else "the model"
 
 
 def read_proto(model: Any) -> onnx.ModelProto:
@@ -85,13 +76,6 @@ def read_whole(model: Any) -> onnx.ModelProto:
 
 def _holder(model: Any) -> str:
     return f"the file {name_of(model)!r} is" if is_path(model) else "the model is"
-
-
-def root(error: BaseException) -> BaseException:
-    """The innermost cause, which is where onnx-ir says what is wrong."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
 
 
 def _content(path: Path) -> bytes:

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from onnxgrad.errors import FileError, MissingFileError
 
@@ -82,3 +82,19 @@ def inside(location: str, *folders: str | os.PathLike[str]) -> Path:
             f"{location!r} is a link that leads out of its folder, to {printable(real)}"
         )
     return real
+
+
+def is_path(model: Any) -> bool:
+    return isinstance(model, (str, os.PathLike))
+
+
+def name_of(model: Any) -> str:
+    """How a message calls a model."""
+    return printable(os.fspath(model)) if is_path(model) else "the model"
+
+
+def root(error: BaseException) -> BaseException:
+    """The innermost cause, which is where onnx-ir says what is wrong."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

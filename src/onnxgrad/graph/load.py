@@ -11,7 +11,8 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxgrad.files import external
-from onnxgrad.files.models import read_ir, root
+from onnxgrad.files.models import read_ir
+from onnxgrad.files.paths import root
 from onnxgrad.graph import bodies, dynamic, repeats, sequences, sizes
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants

@@ -7,7 +7,8 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxgrad.errors import ModelError
-from onnxgrad.files.models import is_path, name_of, read_ir
+from onnxgrad.files.models import read_ir
+from onnxgrad.files.paths import is_path, name_of
 from onnxgrad.graph import load
 
 

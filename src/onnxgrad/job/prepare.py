@@ -15,7 +15,7 @@ from onnxgrad.data.batches import Batches, Goal, goal
 from onnxgrad.data.matching import Matched, check_inputs, match
 from onnxgrad.data.table import Table
 from onnxgrad.errors import ConfigError, DataError
-from onnxgrad.files.models import is_path
+from onnxgrad.files.paths import is_path
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.train.guess import guess_loss

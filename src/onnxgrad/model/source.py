@@ -13,7 +13,8 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.files.external import FileTensor, Folder, is_external
-from onnxgrad.files.models import is_path, read_proto, to_ir
+from onnxgrad.files.models import read_proto, to_ir
+from onnxgrad.files.paths import is_path
 from onnxgrad.files.tensors import graphs
 from onnxgrad.graph.scopes import unique_names
 from onnxgrad.model.modes import proto_to_inference
