@@ -133,7 +133,11 @@ def hidden_imports(path: Path) -> Iterator[tuple[int, str]]:
             yield from imports(ast.walk(node))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+# Its one import may be interrupted, or fail: that is what the file is for.
+ENTRY = PACKAGE / "__main__.py"
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if f != ENTRY], ids=name_of)
 def test_an_import_inside_a_function_guards_a_slow_or_optional_package(path):
     module = name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     already = loads(module)

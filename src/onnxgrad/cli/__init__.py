@@ -29,6 +29,7 @@ from onnxgrad.cli import (
 from onnxgrad.cli.exit_codes import DIVERGED, INTERNAL, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
 from onnxgrad.cli.texts import discard, plain
 from onnxgrad.errors import DivergedError, GradientError, InternalError, OnnxGradError
+from onnxgrad.files.boundary import translated
 from onnxgrad.files.limits import override, parse
 
 COMMANDS = (
@@ -82,8 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _unforeseen(error: Exception) -> int:
     """What no command foresaw: an interruption in disguise, a library's complaint, or a bug."""
-    from onnxgrad.files.boundary import translated
-
     cause: BaseException | None = error
     while cause is not None:  # an import that is interrupted may raise another class
         if isinstance(cause, KeyboardInterrupt):

@@ -16,6 +16,7 @@ from onnxgrad.cli.exit_codes import OK
 from onnxgrad.data import read as data
 from onnxgrad.errors import DataError
 from onnxgrad.files.write import check_target, write_bytes
+from onnxgrad.inspection.probe import first_load
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -40,7 +41,6 @@ def add_parser(commands) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.data.matching import match
     from onnxgrad.files.models import data_files
-    from onnxgrad.inspection.probe import first_load
     from onnxgrad.inspection.reading import read
     from onnxgrad.job.prepare import split_names, stored_classes
 
