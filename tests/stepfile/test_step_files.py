@@ -16,7 +16,7 @@ from train import problems
 import onnxgrad
 from onnxgrad.cli import main
 from onnxgrad.demo import models
-from onnxgrad.errors import ExportError
+from onnxgrad.errors import ExportError, FileError
 from onnxgrad.stepfile import merge, write_step
 from onnxgrad.stepfile.graph import new_name
 
@@ -144,3 +144,23 @@ def test_the_command_writes_a_program_that_node_can_parse(tmp_path, capsys):
     assert "@" not in text.replace("onnxruntime", "")
     if NODE:
         subprocess.run([NODE, "--check", str(tmp_path / "step.train.mjs")], check=True)
+
+
+def test_nothing_that_is_read_is_written_over(tmp_path):
+    problem, path = problems.mlp(), tmp_path / "model.onnx"
+    onnx.save(problem.model(), path)
+    before = path.read_bytes()
+    save_file({"b1": problem.weights["b1"]}, tmp_path / "p.safetensors")
+    with pytest.raises(FileError, match="is read by this run"):
+        write_step(path, path, loss="cross_entropy")
+    with pytest.raises(FileError, match="is read by this run"):
+        merge(path, tmp_path / "p.safetensors", path)
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "p.safetensors"]
+
+
+@pytest.mark.parametrize("limits", [dict(clip_norm=-1.0), dict(clip_value=0.0)], ids=str)
+def test_limits_below_zero_are_refused(limits, tmp_path):
+    with pytest.raises(ValueError, match="expected a number > 0"):
+        write_step(problems.mlp().model(), tmp_path / "s.onnx", loss="cross_entropy", **limits)
+    assert not list(tmp_path.iterdir())

@@ -14,8 +14,9 @@ import onnx
 
 from onnxgrad.errors import ExportError
 from onnxgrad.files.arrays import read_npz, read_safetensors
-from onnxgrad.files.models import read_whole
-from onnxgrad.files.write import save, write_bytes
+from onnxgrad.files.models import data_files, read_whole
+from onnxgrad.files.paths import is_path
+from onnxgrad.files.write import check_target, save, write_bytes
 from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.stepfile import dropout as standard_dropout
 from onnxgrad.stepfile.graph import Clipping, Description, initial_model, step_model
@@ -70,6 +71,9 @@ def write_step(
     Raises GradientError where the model has no gradient.
     """
     output = Path(output)
+    paths = [output, _beside(output, "init"), _beside(output, "eval")]
+    for path in paths:
+        _check_target(path, model)
     chosen = optimizers.resolve(optimizer, lr)
     clipping = Clipping(clip_norm, clip_value)
     notes: list = []
@@ -90,13 +94,18 @@ def write_step(
     initial = initial_model(tensors, step, description.state)
     held, _, _ = build.evaluation_graph(setup.base.clone(), None, tensors)
     evaluate = held.whole()
-    paths = [output, _beside(output, "init"), _beside(output, "eval")]
     for path, written in zip(paths, (step, initial, evaluate), strict=True):
         if not fused:
             _drop_domain(written)
         save(written, path)
     written = _emit(emit, output, description) if emit else None
     return StepFiles(*paths, description, [*notes, *setup.notes], written)
+
+
+def _check_target(path: Path, *sources: Any) -> None:
+    """Refuse to write over what is read: a model and its weights, or parameters."""
+    read = [source for source in sources if is_path(source)]
+    check_target(path, *read, *(file for source in read for file in data_files(source)))
 
 
 def _beside(path: Path, word: str) -> Path:
@@ -149,6 +158,7 @@ def merge(
 
     Raises ExportError where a name or a shape is not the model's.
     """
+    _check_target(Path(output), model, parameters)
     subject = TrainableModel(model)
     known = {t.name: t.shape for t in subject.tensors()}
     tensors = _read_parameters(Path(parameters))

@@ -43,6 +43,11 @@ class Clipping:
     norm: float | None = None
     value: float | None = None
 
+    def __post_init__(self) -> None:
+        for name, limit in (("clip_norm", self.norm), ("clip_value", self.value)):
+            if limit is not None and not limit > 0:
+                raise ValueError(f"{name} is {limit!r}, expected a number > 0")
+
 
 def new_name(name: str) -> str:
     """Return the name of the output that replaces the input `name` in the next step.
