@@ -73,7 +73,7 @@ def test_the_file_computes_what_was_trained(trained, settings, tmp_path):
     )
 
 
-def test_scales_are_learned_stay_positive_and_are_not_decayed(trained, tmp_path):
+def test_scales_are_learned_where_asked_for(trained, tmp_path):
     problem, _ = trained
     trainer = quantising(trained)
     before = {n: w.copy() for n, w in trainer.get_weights().items() if n.endswith(".log_scale")}
@@ -84,6 +84,21 @@ def test_scales_are_learned_stay_positive_and_are_not_decayed(trained, tmp_path)
     assert any(not np.array_equal(after[n], w) for n, w in before.items())
     frozen = quantising(trained, learn_scales=False)
     assert not [n for n in frozen.get_weights() if n.endswith(".log_scale")]
+
+
+def test_weight_decay_leaves_scales_alone(trained):
+    """Decay would move a logarithm of -4 by 0.2 in this step; AdamW itself moves it by lr at most."""
+    problem, path = trained
+    optimizer = onnxgrad.optimizers.AdamW(lr=1e-2, weight_decay=5.0)
+    how = Quantize(data=problem.batches[0][0])
+    trainer = onnxgrad.Trainer(path, "cross_entropy", optimizer, quantize=how)
+    before = {n: w.copy() for n, w in trainer.get_weights().items()}
+    trainer.step(*problem.batches[0])
+    after = trainer.get_weights()
+    scales = [n for n in before if n.endswith(".log_scale")]
+    assert scales
+    assert max(np.abs(after[n] - before[n]).max() for n in scales) < 1.01e-2
+    assert np.abs(after["w"] - before["w"]).max() > 1.01e-2
 
 
 def test_integer_kernels_run(trained, tmp_path):
