@@ -183,8 +183,23 @@ _LOG_SOFTMAX = "_log_softmax_backward_data.out(dY, Y, {axis}, torch.float32, out
 _LAST, _MIDDLE = "4096 × 1024, last axis", "64 × 1024 × 64, axis 1"
 
 
+def _packed(op: str, factor: str, kind: str) -> Bench:
+    """512 rows against a matrix of 2048 × 2048 in 4 bits."""
+    size, rows = 2048, 512
+    codes = _s.integers(size * size // 2, low=0, high=256, dtype=np.uint8)
+    scales = uniform(size * size // 64, low=0.01, high=0.1)
+    inputs = {factor: normal(rows, size), "B": codes, kind: scales}
+    attributes = {"K": size, "N": size, "block_size": 64}
+    title, flops = "512 rows, 2048 × 2048 in 4 bits", 2.0 * rows * size * size
+    return Bench(op, title, None, inputs, attributes, share="fma", flops=flops)
+
+
 # fmt: off
 BENCHES = [
+    _packed("MatMulNBitsTraining", "A", "scales"),
+    _packed("MatMulNBitsGrad", "dY", "scales"),
+    _packed("MatMulBnb4Training", "A", "absmax"),
+    _packed("MatMulBnb4Grad", "dY", "absmax"),
     _pointwise("ReluGrad", "X", normal(N), "threshold_backward.grad_input(dY, X, 0, grad_input=out)", 0.95),
     _pointwise("SigmoidGrad", "Y", uniform(N, low=0), "sigmoid_backward.grad_input(dY, Y, grad_input=out)", 0.95),
     _pointwise("TanhGrad", "Y", uniform(N), "tanh_backward.grad_input(dY, Y, grad_input=out)", 0.95),

@@ -145,7 +145,8 @@ Contract& Contract::inplace(const std::string& input, const std::string& output)
 
 namespace {
 DType named(const std::string& type) {
-  for (DType t : {DType::float32, DType::float64, DType::int32, DType::int64, DType::boolean})
+  for (DType t :
+       {DType::float32, DType::float64, DType::int32, DType::int64, DType::boolean, DType::uint8})
     if (type == name_of(t)) return t;
   return DType::other;
 }

@@ -10,7 +10,7 @@
 
 namespace onnxgrad {
 
-enum class DType : std::uint8_t { float32, float64, int32, int64, boolean, other };
+enum class DType : std::uint8_t { float32, float64, int32, int64, boolean, uint8, other };
 
 template <class T> constexpr DType dtype_of = DType::other;
 template <> inline constexpr DType dtype_of<float> = DType::float32;
@@ -18,14 +18,16 @@ template <> inline constexpr DType dtype_of<double> = DType::float64;
 template <> inline constexpr DType dtype_of<std::int32_t> = DType::int32;
 template <> inline constexpr DType dtype_of<std::int64_t> = DType::int64;
 template <> inline constexpr DType dtype_of<bool> = DType::boolean;
+template <> inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
 
 inline const char* name_of(DType type) {
-  constexpr const char* names[] = {"float32", "float64", "int32", "int64", "bool", "another type"};
+  constexpr const char* names[] = {"float32", "float64", "int32",       "int64",
+                                   "bool",    "uint8",   "another type"};
   return names[static_cast<int>(type)];
 }
 
 inline Dim bytes_of(DType type) {
-  constexpr Dim bytes[] = {4, 8, 4, 8, 1, 0};
+  constexpr Dim bytes[] = {4, 8, 4, 8, 1, 1, 0};
   return bytes[static_cast<int>(type)];
 }
 

@@ -333,8 +333,8 @@ NB_MODULE(_native, m) {
   g_contract_error = nb::module_::import_("onnxgrad.errors").attr("ContractError").inc_ref().ptr();
   g_empty = numpy.attr("empty").inc_ref().ptr();
   g_as_contiguous = numpy.attr("ascontiguousarray").inc_ref().ptr();
-  const char* names[] = {"float32", "float64", "int32", "int64", "bool"};
-  for (std::size_t i = 0; i < 5; ++i) g_dtypes[i] = numpy.attr("dtype")(names[i]).inc_ref().ptr();
+  const char* names[] = {"float32", "float64", "int32", "int64", "bool", "uint8"};
+  for (std::size_t i = 0; i < 6; ++i) g_dtypes[i] = numpy.attr("dtype")(names[i]).inc_ref().ptr();
 
   nb::class_<Kernel>(m, "Kernel", nb::dynamic_attr())
       .def("__call__", &Kernel::call)

@@ -57,6 +57,7 @@ DType dtype_of_format(const char* format) {
     case 'l': return sizeof(long) == 8 ? DType::int64 : DType::int32;
     case 'q': return DType::int64;
     case '?': return DType::boolean;
+    case 'B': return DType::uint8;
     default: return DType::other;
   }
 }

@@ -17,12 +17,13 @@ namespace {
 // ---- tensors
 
 ort::ElementType element_type(DType type) {
-  constexpr ort::ElementType types[] = {ort::kFloat, ort::kDouble, ort::kInt32,
-                                        ort::kInt64, ort::kBool,   ort::kUndefined};
+  constexpr ort::ElementType types[] = {ort::kFloat, ort::kDouble, ort::kInt32,    ort::kInt64,
+                                        ort::kBool,  ort::kUint8,  ort::kUndefined};
   return types[static_cast<int>(type)];
 }
 DType dtype(ort::ElementType type) {
-  for (DType t : {DType::float32, DType::float64, DType::int32, DType::int64, DType::boolean})
+  for (DType t :
+       {DType::float32, DType::float64, DType::int32, DType::int64, DType::boolean, DType::uint8})
     if (element_type(t) == type) return t;
   return DType::other;
 }
@@ -190,7 +191,8 @@ const Contract& contract_of(const ort::Descriptor* d) {
 ort::ElementType type_of(const Operator& o, const TensorSpec& spec) {
   if (spec.type == "T") return element_type(o.t);
   if (spec.type == "I") return element_type(o.i);
-  for (DType t : {DType::int32, DType::int64, DType::boolean, DType::float32, DType::float64})
+  for (DType t :
+       {DType::int32, DType::int64, DType::boolean, DType::uint8, DType::float32, DType::float64})
     if (spec.type == name_of(t)) return element_type(t);
   return ort::kUndefined;
 }

@@ -36,6 +36,7 @@ enum ElementType : int {
   kInt32 = 6,
   kInt64 = 7,
   kBool = 9,
+  kUint8 = 2,
   kDouble = 11
 };
 enum ErrorCode : int { kFail = 1, kInvalidArgument = 2, kRuntimeException = 6 };

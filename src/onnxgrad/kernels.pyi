@@ -778,3 +778,63 @@ def linear_grad(
     out: Out = ...,
 ) -> LinearGradResult:
     """Gradient of a linear layer, Y = X·W + B."""
+
+def mat_mul_n_bits_training(
+    A: Array,
+    B: Array,
+    scales: Array,
+    zero_points: Array | None = ...,
+    zeros: Array | None = ...,
+    *,
+    K: int = ...,
+    N: int = ...,
+    bits: int = ...,
+    block_size: int = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """MatMulNBits with nothing rounded but W."""
+
+def mat_mul_n_bits_grad(
+    dY: Array,
+    B: Array,
+    scales: Array,
+    zero_points: Array | None = ...,
+    zeros: Array | None = ...,
+    *,
+    K: int = ...,
+    N: int = ...,
+    bits: int = ...,
+    block_size: int = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """Input gradient of MatMulNBits, whose W is frozen."""
+
+def mat_mul_bnb4_training(
+    A: Array,
+    B: Array,
+    absmax: Array,
+    *,
+    K: int = ...,
+    N: int = ...,
+    quant_type: int = ...,
+    block_size: int = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """MatMulBnb4 with W unpacked a panel at a time."""
+
+def mat_mul_bnb4_grad(
+    dY: Array,
+    B: Array,
+    absmax: Array,
+    *,
+    K: int = ...,
+    N: int = ...,
+    quant_type: int = ...,
+    block_size: int = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """Input gradient of MatMulBnb4, whose W is frozen."""

@@ -58,5 +58,6 @@ EXTENSIONS: dict[str, str] = {
     "FakeQuant, FakeQuantGrad": "scales along an axis or in blocks (`axis`, `block_size`); the mask can be left out",
     "ClipGrad, ConvTraining, MaxPoolTraining, GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, "
     "SeededDropout, GeluTraining, AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, "
+    "MatMulNBitsTraining, MatMulNBitsGrad, MatMulBnb4Training, MatMulBnb4Grad, "
     "LearnedFakeQuantGrad": "not in the old package",
 }

@@ -8,9 +8,11 @@ import functools
 import numpy as np
 from onnx_ir import DataType
 
-from onnxgrad.autodiff.rule import NoGradient, rule
+from onnxgrad.autodiff.rule import NoGradient, fused, rule
 
 _rule = functools.partial(rule, domain="com.microsoft")
+_fused = functools.partial(fused, domain="com.microsoft")
+_BLOCK = 128  # of a weight with one scale per column, written as blocks
 
 
 def _with_bias(op, dA, bias, dY, need):
@@ -63,6 +65,21 @@ def _unpacked(op, packed, bits):
     return op.Mod(op.Div(whole, shifts), size)
 
 
+@_fused("MatMulNBits", **_NBITS)
+def matmul_nbits_fused(
+    op, A, B, scales, zero_points, g_idx, bias, Y, dY, *, need, K, N, bits=4, block_size
+):
+    """W is unpacked into the cache; forward, too, so that only W is rounded and nothing is copied."""
+    _refuse_order(g_idx)
+    settings = {"K": K, "N": N, "bits": bits, "block_size": block_size}
+    numbers = zero_points is not None and zero_points.dtype != DataType.UINT8
+    zeros = (None, zero_points) if numbers else (zero_points, None)
+    product = op.MatMulNBitsTraining(A, B, scales, *zeros, **settings)
+    op.instead(Y, product if bias is None else op.Add(product, bias))
+    dA = op.MatMulNBitsGrad(dY, B, scales, *zeros, **settings) if "A" in need else None
+    return _with_bias(op, dA, bias, dY, need)
+
+
 # ---- MatMulBnb4: W[n, k] = table[code]·absmax
 
 
@@ -93,6 +110,18 @@ def matmul_bnb4(op, A, B, absmax, dY, *, K, N, block_size, quant_type, transB=1)
     return op.MatMul(dY, op.Reshape(op.Mul(values, scales), [N, K]))
 
 
+@_fused("MatMulBnb4", inputs="A B absmax", outputs="Y", wrt="A", stop="absmax")
+def matmul_bnb4_fused(
+    op, A, B, absmax, Y, dY, *, K, N, block_size, quant_type, transB=1, training_mode=0
+):
+    """onnxruntime's own operator multiplies wrongly with transB=0: the gradient has a kernel of its own."""
+    if not transB:
+        raise NoGradient("multiplies with W itself (transB=0)", "write the weight transposed")
+    settings = {"K": K, "N": N, "block_size": block_size, "quant_type": quant_type}
+    op.instead(Y, op.MatMulBnb4Training(A, B, absmax, **settings))
+    return op.MatMulBnb4Grad(dY, B, absmax, **settings)
+
+
 # ---- DynamicQuantizeMatMul: A is rounded to 8 bits as it runs, W [K, N] = (q - z)·scale of its column
 
 _DYNAMIC = {
@@ -108,4 +137,29 @@ def dynamic_quantize_matmul(op, A, B, b_scale, b_zero_point, bias, dY, *, need):
     if b_zero_point is not None:
         W = op.Sub(W, op.Cast(b_zero_point, to=op.dtype(A)))
     dA = op.MatMul(dY, op.Transpose(op.Mul(W, b_scale), perm=[1, 0])) if "A" in need else None
+    return _with_bias(op, dA, bias, dY, need)
+
+
+@_fused("DynamicQuantizeMatMul", **_DYNAMIC)
+def dynamic_quantize_matmul_fused(op, A, B, b_scale, b_zero_point, bias, dY, *, need):
+    """The same with W kept in bytes: [N, K], in blocks that share their column's scale."""
+    arrays = [op.array(v) for v in (B, b_scale, b_zero_point)]
+    if arrays[0] is None or arrays[1] is None or (b_zero_point is not None and arrays[2] is None):
+        return NotImplemented
+    q, scale, zero = arrays
+    K, N = q.shape
+    shift = 128 if q.dtype == np.int8 else 0
+    blocks = -(-K // _BLOCK)
+    bytes_ = np.zeros((N, blocks * _BLOCK), np.uint8)
+    bytes_[:, :K] = (q.astype(np.int16) + shift).T
+    zero = np.zeros(1) if zero is None else zero.astype(np.float64).reshape(-1)
+    zeros, scales = (
+        np.ascontiguousarray(np.broadcast_to(x.reshape(-1, 1), (N, blocks)))
+        for x in (zero + shift, scale)
+    )
+    kind = op.dtype(A)
+    dA = op.MatMulNBitsGrad(
+        dY, op.constant(bytes_.reshape(N, blocks, _BLOCK)), op.constant(scales, kind), None,
+        op.constant(zeros, kind), K=K, N=N, bits=8, block_size=_BLOCK,
+    ) if "A" in need else None  # fmt: skip
     return _with_bias(op, dA, bias, dY, need)
