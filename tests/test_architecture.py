@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import unicodedata
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -233,10 +232,45 @@ TABLES = (
 )
 
 
-def test_no_two_files_of_tests_have_one_name():
-    """pytest imports them by their names alone, and takes the second for the first."""
-    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
-    assert [name for name, times in names.items() if times > 1] == []
+# Folders of tests that mirror no folder of code: tables, recordings, and what is compared live.
+OF_NO_CODE = {"cases", "reference", "golden", "live", "docs"}
+MIRRORED = (
+    PACKAGE,
+    NATIVE,
+    ROOT,
+)  # tests/train is src/onnxgrad/train, tests/hosts native/hosts, tests/tools tools
+
+
+def test_folders_of_tests_mirror_folders_of_code():
+    """kernels/ is native/ops and what calls it; a folder or file of code gives a folder of tests its name."""
+    for folder in (p for p in (ROOT / "tests").rglob("*") if p.is_dir()):
+        part = folder.relative_to(ROOT / "tests")
+        if part.parts[0] in OF_NO_CODE or "__pycache__" in part.parts:
+            continue
+        code = Path("ops", *part.parts[1:]) if part.parts[0] == "kernels" else part
+        found = any((root / code).is_dir() for root in MIRRORED)
+        assert found, (
+            f"tests/{part} mirrors no folder of the package, of native/ or of the repository"
+        )
+
+
+def test_files_of_tests_stand_in_folders():
+    """At the top is what concerns the whole tree."""
+    whole = {"architecture", "contracts", "imports", "lists", "public_face", "seams"}
+    assert {p.stem for p in (ROOT / "tests").glob("test_*.py")} == {f"test_{n}" for n in whole}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=relative)
+def test_live_tests_stand_in_one_folder(path):
+    marked = re.search(r"^(?:pytestmark = |@)pytest\.mark\.live\b", path.read_text(), re.MULTILINE)
+    assert bool(marked) == (path.parent == ROOT / "tests" / "live")
+
+
+def test_there_is_one_case():
+    """Case is a row of an operator's table; other tables have rows of other names, such as RuleCase."""
+    defining = re.compile(r"^class Case\b", re.MULTILINE)
+    found = [p for p in (ROOT / "tests").rglob("*.py") if defining.search(p.read_text())]
+    assert [relative(p) for p in found] == ["tests/cases/case.py"]
 
 
 @pytest.mark.parametrize("path", [*native_files(), *fuzz_files(), *python_files()], ids=relative)

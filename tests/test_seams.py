@@ -24,6 +24,17 @@ OPTIONAL = {"PIL", "fcntl", "pyarrow", "tensorboardX", "tokenizers", "yaml", "ri
 FOREIGN = {"_ortvalue", "_exit", "_replace"}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file, walked once."""
+    return tuple(ast.walk(parsed(path)))
+
+
 def name_of(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
@@ -32,10 +43,10 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def own_names(tree: ast.Module) -> set[str]:
+def own_names(path: Path) -> set[str]:
     """The private names that a file defines: methods, functions, fields of its own classes."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             found.add(node.name)
         elif isinstance(node, ast.Attribute) and is_self(node.value):
@@ -49,10 +60,10 @@ def is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def private_reads(tree: ast.Module) -> Iterator[str]:
+def private_reads(path: Path) -> Iterator[str]:
     """`other._field`, where no class of this file has such a field; and `self._a._b` always."""
-    own = own_names(tree)
-    for node in ast.walk(tree):
+    own = own_names(path)
+    for node in nodes_of(path):
         if not isinstance(node, ast.Attribute) or not is_private(node.attr):
             continue
         chained = isinstance(node.value, ast.Attribute)
@@ -62,12 +73,12 @@ def private_reads(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nobody_reads_a_private_field_of_another_file(path):
-    assert list(private_reads(ast.parse(path.read_text()))) == []
+    assert list(private_reads(path)) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nobody_imports_a_private_name_of_another_file(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("onnxgrad."):
             # a module `_cells.py` is private to its folder; a name is private to its file
             files = {p.stem for p in path.parent.glob("*.py")}
@@ -89,12 +100,19 @@ def imports(nodes: Iterator[ast.AST]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, inner if file_of(inner) else node.module
 
 
+@cache
 def file_of(module: str) -> Path | None:
     path = SOURCE / Path(*module.split("."))
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.exists():
             return file
     return None
+
+
+@cache
+def imports_at_once(path: Path) -> tuple[str, ...]:
+    """The modules that importing a file imports."""
+    return tuple(module for _, module in imports(at_once(parsed(path))))
 
 
 def at_once(tree: ast.Module) -> Iterator[ast.AST]:
@@ -122,13 +140,12 @@ def loads(module: str) -> frozenset[str]:
             file = file_of(inner)
             if file is not None and inner not in seen:
                 seen.add(inner)
-                waiting += [m for _, m in imports(at_once(ast.parse(file.read_text())))]
+                waiting += imports_at_once(file)
     return frozenset(found)
 
 
 def hidden_imports(path: Path) -> Iterator[tuple[int, str]]:
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from imports(ast.walk(node))
 

@@ -68,7 +68,7 @@ def sanitized_cases(level: str) -> bool:
     install = ["cmake", "--install", BUILD, "--prefix", package]
     asan = subprocess.check_output(["g++", "-print-file-name=libasan.so"], text=True).strip()
     tests = [sys.executable, "-c", SANITIZED_TESTS, package, "-q", "-p", "no:xdist", "-p", "no:cacheprovider",
-             "-k", "numpy_host or test_right", "tests/test_kernels.py", "tests/test_large.py"]  # fmt: skip
+             "-k", "numpy_host or test_right", "tests/kernels"]  # fmt: skip
     return step(f"every case of every operator under the sanitizers, {level}", install,
                 ["env", f"LD_PRELOAD={asan}", "ASAN_OPTIONS=detect_leaks=0", *tests], ONNXGRAD_ISA=level)  # fmt: skip
 
@@ -81,8 +81,14 @@ def instruction_sets() -> bool:
     best = subprocess.check_output(
         [python, "-c", "from onnxgrad import _native; print(_native.instruction_set())"], text=True
     ).strip()
-    names = ("kernels", "golden", "large", "softmax_sums", "exact_zeros")
-    tests = [f"tests/test_{name}.py" for name in names]
+    names = (
+        "test_every_case",
+        "test_golden",
+        "test_large",
+        "softmax/test_sums",
+        "norm/test_exact_zeros",
+    )
+    tests = [f"tests/kernels/{name}.py" for name in names]
     run = [python, "-m", "pytest", "-n", "2", *tests]
     of_this_processor = LEVELS[: LEVELS.index(best) + 1]
     return all(step(f"kernels compiled for {v}", run, ONNXGRAD_ISA=v) for v in of_this_processor)

@@ -15,8 +15,9 @@ from environments import ALL_LEVELS, ROOT, environment
 
 # Oldest supported, the ones around a change of the interface, and the newest.
 VERSIONS = ("1.19.2", "1.20.1", "1.22.1", "1.24.4", "1.27.0", "newest")
-NAMES = ("kernels", "large", "peak_memory", "hosts", "errors")
-TESTS = [f"tests/test_{name}.py" for name in NAMES]
+NAMES = ("kernels/test_every_case", "kernels/test_large", "kernels/test_peak_memory", "kernels/test_errors",
+         "hosts/test_hosts")  # fmt: skip
+TESTS = [f"tests/{name}.py" for name in NAMES]
 
 
 def build_wheel(folder: str) -> Path:

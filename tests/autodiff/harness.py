@@ -3,12 +3,12 @@
 A case names an operator, says what is special about it, and gives inputs and attributes by their
 ONNX names. NumPy arrays are inputs; everything else is an attribute:
 
-    Case("Gemm", "A transposed", A=normal(4, 3), B=normal(4, 5), C=normal(5), transA=1)
+    RuleCase("Gemm", "A transposed", A=normal(4, 3), B=normal(4, 5), C=normal(5), transA=1)
 
 Each case is built as a model of one node in float64, at several opsets, with static and with
 dynamic shapes. The gradient of every float input is compared with central differences along
 random directions; fused operators are compared with standard ones.
-To add a case, add a row to a table of `test_rules_<family>.py`.
+To add a case, add a row to a table of `rules/test_<family>.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPSETS = (16, 18, 21)
 
 
 @dataclass
-class Case:
+class RuleCase:
     """One node to differentiate. `opsets` below an operator's first version are passed over."""
 
     op: str
@@ -101,7 +101,7 @@ def ints(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
-def table(cases: list[Case]) -> Any:
+def table(cases: list[RuleCase]) -> Any:
     """Parametrize a test over cases, opsets, and static or dynamic shapes."""
     rows = []
     for case in cases:
@@ -113,7 +113,7 @@ def table(cases: list[Case]) -> Any:
     return pytest.mark.parametrize(("case", "opset", "shapes"), rows)
 
 
-def check(case: Case, opset: int, shapes: str, ops: str = "standard") -> None:
+def check(case: RuleCase, opset: int, shapes: str, ops: str = "standard") -> None:
     """Assert that the gradient of every float input agrees with central differences."""
     model, feeds, wrt = build(case, opset, shapes)
     check_model(model, feeds, wrt, ops, case.rtol, STEP if case.dtype == np.float64 else 1e-2)
@@ -158,7 +158,7 @@ def expect_no_racing_scatter(gradient: onnx.ModelProto) -> None:
         assert not (written and reduction not in ([], [b"none"])), node.name
 
 
-def agree(case: Case, opset: int, shapes: str = "static", rtol: float = 2e-5) -> None:
+def agree(case: RuleCase, opset: int, shapes: str = "static", rtol: float = 2e-5) -> None:
     """Assert that fused operators give what standard ones give, in float32."""
     case = copy.copy(case)
     case.dtype = np.float32
@@ -201,7 +201,7 @@ def _difference(forward, feeds, name, u, names, cotangents, model, step) -> floa
     return (projected(step) - projected(-step)) / (2 * step)
 
 
-def build(case: Case, opset: int, shapes: str):
+def build(case: RuleCase, opset: int, shapes: str):
     """Return a model of one node, its feeds, and the names of the inputs to differentiate."""
     sig = signature(case.op, opset, case.domain)
     order = list(sig.inputs) if sig else list(case.inputs)

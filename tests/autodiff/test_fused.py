@@ -5,12 +5,12 @@ import copy
 import numpy as np
 import onnx
 import pytest
-from autodiff import test_rules_conv as conv
-from autodiff import test_rules_loss as loss
-from autodiff import test_rules_normalization as normalization
-from autodiff import test_rules_resize as resize
-from autodiff import test_rules_shape as shape
-from autodiff.harness import Case, agree, build, make_session
+from autodiff.harness import RuleCase, agree, build, make_session
+from autodiff.rules import test_conv as conv
+from autodiff.rules import test_loss as loss
+from autodiff.rules import test_normalization as normalization
+from autodiff.rules import test_resize as resize
+from autodiff.rules import test_shape as shape
 
 from onnxgrad.autodiff import vjp
 from onnxgrad.autodiff.rule import FUSED
@@ -21,7 +21,7 @@ CASES = [
     for table in vars(module).values()
     if isinstance(table, list)
     for case in table
-    if isinstance(case, Case) and (case.domain, case.op) in FUSED
+    if isinstance(case, RuleCase) and (case.domain, case.op) in FUSED
     if case.op not in ("Conv", "LSTM", "GRU", "LogSoftmax")  # judged beside their own tables
 ]
 # The kernel does not do these: the standard rule takes them.

@@ -16,7 +16,7 @@ KINDS = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(np.int32): 6, 
 
 
 @dataclass
-class Case:
+class OldCase:
     title: str
     op: str
     inputs: dict[str, np.ndarray]
@@ -64,9 +64,9 @@ def axes_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.array([i for i in range(rank) if a[i] == 1 and b[i] != 1], np.int64)
 
 
-def broadcast(title: str, a: tuple, b: tuple) -> Case:
+def broadcast(title: str, a: tuple, b: tuple) -> OldCase:
     outputs = {"a_axes": axes_of, "b_axes": lambda a, b: axes_of(b, a)}
-    return Case(title, "BroadcastGradientArgs", {"a": ints(*a), "b": ints(*b)}, outputs)
+    return OldCase(title, "BroadcastGradientArgs", {"a": ints(*a), "b": ints(*b)}, outputs)
 
 
 def quantised(x, scale, zero):
@@ -88,44 +88,44 @@ first = lambda *arrays: arrays[0]  # noqa: E731
 X, Y = floats(3, 4), floats(3, 4)
 
 CASES = [
-    Case("by an integer", "Scale", {"x": X, "s": np.array(3)}, {"y": lambda x, s: x / 3}, {"scale_down": 1}),
-    Case("by a float", "Scale", {"x": X, "s": np.float32([2.5])}, {"y": lambda x, s: x * np.float32(2.5)}),
-    Case("of two", "ScaledSum", {"a": X, "b": Y}, {"y": lambda a, b: 2 * a - 3 * b},
+    OldCase("by an integer", "Scale", {"x": X, "s": np.array(3)}, {"y": lambda x, s: x / 3}, {"scale_down": 1}),
+    OldCase("by a float", "Scale", {"x": X, "s": np.float32([2.5])}, {"y": lambda x, s: x * np.float32(2.5)}),
+    OldCase("of two", "ScaledSum", {"a": X, "b": Y}, {"y": lambda a, b: 2 * a - 3 * b},
          {"scale_0": 2.0, "scale_1": -3.0}, old_runs_it=False),
-    Case("of three", "ScaledSum", {"a": X, "b": Y, "c": X + 1}, {"y": lambda a, b, c: a + b / 2 + 4 * c},
+    OldCase("of three", "ScaledSum", {"a": X, "b": Y, "c": X + 1}, {"y": lambda a, b, c: a + b / 2 + 4 * c},
          {"scale_0": 1.0, "scale_1": 0.5, "scale_2": 4.0}, old_runs_it=False),
-    Case("two results", "BatchScale", {"x": X}, {"y": lambda x: 2 * x, "z": lambda x: x / 4},
+    OldCase("two results", "BatchScale", {"x": X}, {"y": lambda x: 2 * x, "z": lambda x: x / 4},
          {"scale_0": 2.0, "scale_1": 0.25}, old_runs_it=False),
-    Case("with lengths", "ConcatTraining", {"a": floats(2, 3), "b": floats(2, 5)},
+    OldCase("with lengths", "ConcatTraining", {"a": floats(2, 3), "b": floats(2, 5)},
          {"y": lambda a, b: np.concatenate([a, b], 1), "n": lambda a, b: ints(3, 5)}, {"axis": 1}),
-    Case("a negative axis, without lengths", "ConcatTraining", {"a": floats(2, 3), "b": floats(2, 5)},
+    OldCase("a negative axis, without lengths", "ConcatTraining", {"a": floats(2, 3), "b": floats(2, 5)},
          {"y": lambda a, b: np.concatenate([a, b], -1)}, {"axis": -1}),
-    Case("unequal parts", "SplitTraining", {"x": floats(2, 5), "s": ints(3, 2)},
+    OldCase("unequal parts", "SplitTraining", {"x": floats(2, 5), "s": ints(3, 2)},
          {"a": lambda x, s: x[:, :3], "b": lambda x, s: x[:, 3:]}, {"axis": 1}),
-    Case("two axes", "ReduceSumTraining", {"x": floats(2, 3, 4), "a": ints(0, 2)},
+    OldCase("two axes", "ReduceSumTraining", {"x": floats(2, 3, 4), "a": ints(0, 2)},
          {"y": lambda x, a: x.sum((0, 2), keepdims=True)}, {"keepdims": 1, "noop_with_empty_axes": 1}),
-    Case("no axes do nothing", "ReduceSumTraining", {"x": floats(2, 3, 4), "a": ints()},
+    OldCase("no axes do nothing", "ReduceSumTraining", {"x": floats(2, 3, 4), "a": ints()},
          {"y": first}, {"keepdims": 1, "noop_with_empty_axes": 1}),
     broadcast("a row", (4,), (3, 4)),
     broadcast("a column", (3, 1), (3, 4)),
     broadcast("both", (3, 1, 5), (2, 1, 4, 1)),
     broadcast("equal", (3, 4), (3, 4)),
     broadcast("a scalar", (), (3, 4)),
-    Case("of one tensor", "ReduceAllL2", {"a": X}, {"y": norm}),
-    Case("of several tensors", "ReduceAllL2", {"a": X, "b": floats(7)}, {"y": norm}),
-    Case("several", "PassThrough", {"a": X, "b": Y}, {"y": first, "z": lambda a, b: b}, old_runs_it=False),
-    Case("identity", "MegatronF", {"x": X}, {"y": same}, old_runs_it=False),
-    Case("identity", "MegatronG", {"x": X}, {"y": same}, old_runs_it=False),
-    Case("some outside", "FakeQuant", {"x": 4 * X, "s": np.array(0.05, np.float32), "z": np.array(100, np.float32)},
+    OldCase("of one tensor", "ReduceAllL2", {"a": X}, {"y": norm}),
+    OldCase("of several tensors", "ReduceAllL2", {"a": X, "b": floats(7)}, {"y": norm}),
+    OldCase("several", "PassThrough", {"a": X, "b": Y}, {"y": first, "z": lambda a, b: b}, old_runs_it=False),
+    OldCase("identity", "MegatronF", {"x": X}, {"y": same}, old_runs_it=False),
+    OldCase("identity", "MegatronG", {"x": X}, {"y": same}, old_runs_it=False),
+    OldCase("some outside", "FakeQuant", {"x": 4 * X, "s": np.array(0.05, np.float32), "z": np.array(100, np.float32)},
          {"y": lambda x, s, z: ((np.clip(quantised(x, s, z), 0, 255) - z) * s).astype(np.float32),
           "m": lambda x, s, z: (quantised(x, s, z) >= 0) & (quantised(x, s, z) <= 255)}),
-    Case("masked", "FakeQuantGrad", {"dy": X, "m": X > 0}, {"dx": lambda dy, m: np.where(m, dy, 0)}),
-    Case("rows of a batch", "FlattenAndUnpad", {"x": floats(2, 3, 4), "i": ints(1, 5, 3)},
+    OldCase("masked", "FakeQuantGrad", {"dy": X, "m": X > 0}, {"dx": lambda dy, m: np.where(m, dy, 0)}),
+    OldCase("rows of a batch", "FlattenAndUnpad", {"x": floats(2, 3, 4), "i": ints(1, 5, 3)},
          {"y": lambda x, i: x.reshape(6, 4)[i], "d": lambda x, i: ints(2, 3)}, old_runs_it=False),
-    Case("into a batch", "PadAndUnflatten", {"x": floats(3, 4), "i": ints(1, 5, 3), "d": ints(2, 3)},
+    OldCase("into a batch", "PadAndUnflatten", {"x": floats(3, 4), "i": ints(1, 5, 3), "d": ints(2, 3)},
          {"y": unflatten}, old_runs_it=False),
-    Case("with infinities", "IsFinite", {"x": np.float32([1, np.inf, -np.inf, np.nan])},
+    OldCase("with infinities", "IsFinite", {"x": np.float32([1, np.inf, -np.inf, np.nan])},
          {"y": lambda x: np.isfinite(x)}, old_runs_it=False),
-    Case("always done", "Group", {"x": X}, {"y": lambda x: np.array([True])}),
-    Case("of a shape", "ZeroGradient", {"x": X, "r": X}, {"y": lambda x, r: np.zeros_like(x)}),
+    OldCase("always done", "Group", {"x": X}, {"y": lambda x: np.array([True])}),
+    OldCase("of a shape", "ZeroGradient", {"x": X, "r": X}, {"y": lambda x, r: np.zeros_like(x)}),
 ]  # fmt: skip

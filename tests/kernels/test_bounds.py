@@ -11,11 +11,11 @@ import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from ort_models import node_model
+from places import TESTS
 
 import onnxgrad
 from onnxgrad import kernels
@@ -195,8 +195,8 @@ CASES = {**REFUSED, **TAKEN}
 CHILD = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({bytes}, {bytes}))
-sys.path[:0] = {paths!r}
-import test_bounds
+sys.path.insert(0, {tests!r})
+from kernels import test_bounds
 test_bounds.run_all(sys.argv[1])
 """
 
@@ -224,8 +224,7 @@ def run_all(host: str) -> None:
 @functools.cache
 def outcomes(host: str) -> tuple[dict[str, str], str]:
     """What every case gave in a child with little memory, and how the child ended."""
-    here = Path(__file__).parent
-    code = CHILD.format(bytes=MOST_BYTES, paths=[str(here), str(here.parent)])
+    code = CHILD.format(bytes=MOST_BYTES, tests=str(TESTS))
     done = subprocess.run([sys.executable, "-c", code, host], capture_output=True, text=True)
     return dict(
         map(json.loads, done.stdout.splitlines())

@@ -35,15 +35,6 @@ def test_loss_curves_equal_peft_over_100_steps(title, variant):
     assert np.mean(curve[-10:]) < 0.97 * np.mean(curve[:10])
 
 
-@pytest.mark.live
-@pytest.mark.parametrize(("title", "variant"), SETTINGS)
-def test_recorded_curves_are_those_of_peft(title, variant):
-    from golden.record_lora import curve
-
-    recorded = np.load(FOLDER / "curves.npz")[f"{title}/{variant}"]
-    np.testing.assert_allclose(curve(title, variant), recorded, rtol=1e-6)
-
-
 def test_the_frozen_model_costs_nothing():
     """No gradient but of the branches, no optimizer state, and no product for the gradient of a weight."""
     trainer, batches = made("encoder")
@@ -149,21 +140,3 @@ def test_trainable_beside_lora_is_refused():
 def test_a_trainer_without_lora_has_no_adapter(tmp_path):
     with pytest.raises(AdapterError, match="the trainer has no adapter"):
         Trainer(MODELS["cnn"]().model(), loss="cross_entropy").save_adapter(tmp_path / "a")
-
-
-@pytest.mark.live
-@pytest.mark.parametrize(("title", "variant"), SETTINGS)
-def test_peft_loads_the_folder(title, variant, tmp_path):
-    import torch
-    from golden.record_lora import network
-    from peft import PeftModel
-
-    trainer, batches = made(title, variant)
-    for batch in batches[:5]:
-        trainer.step(*batch)
-    trainer.save_adapter(tmp_path / "a")
-    loaded = PeftModel.from_pretrained(network(title.split()[0], torch.float32), tmp_path / "a")
-    x = batches[0][0]
-    with torch.no_grad():
-        got = loaded(torch.tensor(x)).numpy()
-    np.testing.assert_allclose(got, trainer.predict(x), rtol=0, atol=1e-5)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from autodiff import live, test_live_torch
 from autodiff.harness import distinct, ints, normal, positive
-from autodiff.live import row
+from live import rows, test_rules
+from live.rows import row
 
 from onnxgrad.autodiff.rule import STANDARD
 
@@ -272,7 +272,7 @@ CASES = RECURRENT + ATTENTION + LAYERS + MOVES
     ("case", "function"), CASES, ids=[f"{i} {c.op}" for i, (c, _) in enumerate(CASES)]
 )
 def test_against_torch(case, function):
-    live.compare(case, function)
+    rows.compare(case, function)
 
 
 # What PyTorch does not have in this form, and where it is judged instead.
@@ -282,14 +282,14 @@ WITHOUT = {
     "Dropout": "random", "SeededDropout": "random", "DequantizeLinear": "tools/check_models.py",
     "QuantizeLinear": "straight through: tools/check_models.py", "RoiAlign": "in torchvision only",
     "MatMulNBits": "no such packing", "MatMulBnb4": "no such packing",
-    "DynamicQuantizeMatMul": "rounds its input", "GroupQueryAttention": "test_rules_group_query.py",
-    "EmbedLayerNormalization": "test_rules_loss.py, and its parts here",
+    "DynamicQuantizeMatMul": "rounds its input", "GroupQueryAttention": "tests/autodiff/rules/test_group_query.py",
+    "EmbedLayerNormalization": "tests/autodiff/rules/test_loss.py, and its parts here",
 }  # fmt: skip
 
 
 def test_every_rule_is_compared():
     """Rules of both domains by name; what is missing is listed with its reason."""
-    compared = {case.op for case, _ in [*CASES, *test_live_torch.CASES]}
+    compared = {case.op for case, _ in [*CASES, *test_rules.CASES]}
     missing = {op for _, op in STANDARD} - compared - set(WITHOUT)
     assert not missing, f"no row for {sorted(missing)}"
     assert not compared & set(WITHOUT), "listed as missing, and compared"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 import numpy as np
-from autodiff.harness import Case, build, evaluator, make_session
+from autodiff.harness import RuleCase, build, evaluator, make_session
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
 
 from onnxgrad.autodiff import vjp
@@ -18,7 +18,7 @@ from onnxgrad.autodiff.rule import FUSED
 
 def row(op, function, _opset=21, _dtype=np.float64, **given):
     """`function` takes the float inputs as tensors, in order."""
-    return Case(op, "", opsets=(_opset,), dtype=_dtype, **given), function
+    return RuleCase(op, "", opsets=(_opset,), dtype=_dtype, **given), function
 
 
 def compare(case, function):

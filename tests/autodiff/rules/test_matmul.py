@@ -1,7 +1,7 @@
 """Matrix products and reductions."""
 
 import numpy as np
-from autodiff.harness import Case, check, distinct, ints, normal, positive, table
+from autodiff.harness import RuleCase, check, distinct, ints, normal, positive, table
 
 _REDUCTIONS = [
     ("ReduceSum", normal(2, 3, 4)),
@@ -23,18 +23,18 @@ _AXES = [
 ]
 
 CASES = [
-    Case("Gemm", "plain", A=normal(3, 4), B=normal(4, 5)),
+    RuleCase("Gemm", "plain", A=normal(3, 4), B=normal(4, 5)),
     *[
-        Case("Gemm", f"transA={a} transB={b}", A=normal(*((4, 3) if a else (3, 4))),
+        RuleCase("Gemm", f"transA={a} transB={b}", A=normal(*((4, 3) if a else (3, 4))),
              B=normal(*((5, 4) if b else (4, 5))), C=normal(5), transA=a, transB=b,
              alpha=1.5, beta=0.5)
         for a in (0, 1) for b in (0, 1)
     ],
-    Case("Gemm", "scalar C", A=normal(3, 4), B=normal(4, 5), C=normal(1)),
-    Case("Gemm", "column C", A=normal(3, 4), B=normal(4, 5), C=normal(3, 1)),
-    Case("Gemm", "an empty batch", A=normal(0, 4), B=normal(4, 5), C=normal(5)),
+    RuleCase("Gemm", "scalar C", A=normal(3, 4), B=normal(4, 5), C=normal(1)),
+    RuleCase("Gemm", "column C", A=normal(3, 4), B=normal(4, 5), C=normal(3, 1)),
+    RuleCase("Gemm", "an empty batch", A=normal(0, 4), B=normal(4, 5), C=normal(5)),
     *[
-        Case("MatMul", what, A=A, B=B)
+        RuleCase("MatMul", what, A=A, B=B)
         for what, A, B in [
             ("matrices", normal(3, 4), normal(4, 5)),
             ("a batch and a matrix", normal(2, 3, 4), normal(4, 5)),
@@ -49,21 +49,21 @@ CASES = [
             ("a vector and a batch", normal(4), normal(2, 4, 5)),
         ]
     ],
-    *[Case(op, what, data=x, **axes) for op, x in _REDUCTIONS for what, axes in _AXES],
+    *[RuleCase(op, what, data=x, **axes) for op, x in _REDUCTIONS for what, axes in _AXES],
     *[
-        Case(op, "no axes: nothing happens", data=positive(2, 3), noop_with_empty_axes=1,
+        RuleCase(op, "no axes: nothing happens", data=positive(2, 3), noop_with_empty_axes=1,
              opsets=(18, 21))
         for op in ("ReduceSum", "ReduceMean", "ReduceMax")
     ],
-    Case("ReduceSum", "computed axes", data=normal(2, 3, 4), axes=ints(0, 2), keepdims=0,
+    RuleCase("ReduceSum", "computed axes", data=normal(2, 3, 4), axes=ints(0, 2), keepdims=0,
          computed=True),
-    Case("ReduceMean", "computed axes", data=normal(2, 3, 4), axes=ints(1), keepdims=0,
+    RuleCase("ReduceMean", "computed axes", data=normal(2, 3, 4), axes=ints(1), keepdims=0,
          computed=True, opsets=(18, 21)),
-    Case("ReduceProd", "one zero", data=np.array([[1.0, 0.0, 3.0], [2.0, 3.0, 4.0]]), axes=ints(1)),
-    Case("ReduceProd", "two zeros", data=np.array([[0.0, 0.0, 3.0], [2.0, 3.0, 4.0]]),
+    RuleCase("ReduceProd", "one zero", data=np.array([[1.0, 0.0, 3.0], [2.0, 3.0, 4.0]]), axes=ints(1)),
+    RuleCase("ReduceProd", "two zeros", data=np.array([[0.0, 0.0, 3.0], [2.0, 3.0, 4.0]]),
          axes=ints(1)),
     *[
-        Case("CumSum", f"exclusive={e} reverse={r}", x=normal(3, 4), axis=np.array(1), exclusive=e,
+        RuleCase("CumSum", f"exclusive={e} reverse={r}", x=normal(3, 4), axis=np.array(1), exclusive=e,
              reverse=r)
         for e in (0, 1) for r in (0, 1)
     ],

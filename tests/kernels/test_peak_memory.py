@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import peak_memory
 import pytest
+from places import TESTS
 
-HERE = Path(__file__).parent
 CONSTANT = peak_memory.TENSOR // 8  # stacks of threads and the like; systems count pages in batches
 
 
@@ -22,7 +21,7 @@ CONSTANT = peak_memory.TENSOR // 8  # stacks of threads and the like; systems co
 @pytest.mark.parametrize("host", ["numpy", "onnxruntime"])
 def test_no_more_than_the_output(host):
     done = subprocess.run(
-        [sys.executable, HERE / "peak_memory.py", host],
+        [sys.executable, TESTS / "peak_memory.py", host],
         env={**os.environ, **peak_memory.ENVIRONMENT},
         capture_output=True,
         text=True,

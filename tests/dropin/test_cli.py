@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from dropin.goldens import GOLDEN
 from dropin.helpers import LABELS, NAMES, Files, X, arrays_of, classifier, make
-from dropin.test_dropin_goldens import GOLDEN
 
 from onnxgrad.cli import main
 from onnxgrad.dropin.old import checkpoint

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 import pytest
 from dropin import nets
+from dropin.goldens import GOLDEN, HERE, RATES, expected, train
 from dropin.old_cases import CASES
-from dropin.test_dropin_goldens import GOLDEN, HERE, RATES, expected, train
 from golden.record import old_python
 
 from onnxgrad.api import CheckpointState

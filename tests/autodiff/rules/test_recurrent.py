@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from autodiff.harness import Case, build, check, check_model, normal, table
+from autodiff.harness import RuleCase, build, check, check_model, normal, table
 
 from onnxgrad.autodiff import GradientError, vjp
 
@@ -14,7 +14,7 @@ def _lstm(what, directions=1, outputs=3, **rest):
         "W": normal(directions, 4 * H, C, scale=0.4),
         "R": normal(directions, 4 * H, H, scale=0.4),
     } | rest
-    return Case(
+    return RuleCase(
         "LSTM", what, X=normal(S, N, C), hidden_size=H, outputs=outputs, opsets=(17,), **rest
     )
 
@@ -24,7 +24,7 @@ def _gru(what, directions=1, outputs=2, **rest):
         "W": normal(directions, 3 * H, C, scale=0.4),
         "R": normal(directions, 3 * H, H, scale=0.4),
     } | rest
-    return Case(
+    return RuleCase(
         "GRU", what, X=normal(S, N, C), hidden_size=H, outputs=outputs, opsets=(17,), **rest
     )
 
@@ -34,7 +34,7 @@ def _rnn(what, directions=1, outputs=2, **rest):
         "W": normal(directions, H, C, scale=0.4),
         "R": normal(directions, H, H, scale=0.4),
     } | rest
-    return Case(
+    return RuleCase(
         "RNN", what, X=normal(S, N, C), hidden_size=H, outputs=outputs, opsets=(17,), **rest
     )
 

@@ -3,7 +3,7 @@
 import importlib
 from pathlib import Path
 
-from autodiff.harness import Case
+from autodiff.harness import RuleCase
 
 from onnxgrad.autodiff.rule import FUSED, STANDARD
 
@@ -17,11 +17,11 @@ ELSEWHERE = {
     (
         "com.microsoft",
         "AttentionTraining",
-    ): "tests/test_attention.py: no form in standard operators",
+    ): "tests/kernels/attention: no form in standard operators",
     ("com.microsoft", "LinearTraining"): "tests/graph/test_patterns.py: what it stands for",
     ("com.microsoft", "GeluTraining"): "tests/graph/test_patterns.py: what it stands for",
     ("com.microsoft", "FakeQuant"): "test_fake_quant.py: rounding has no central difference",
-    ("com.microsoft", "GroupQueryAttention"): "test_rules_group_query.py: its formula in float64",
+    ("com.microsoft", "GroupQueryAttention"): "test_group_query.py: its formula in float64",
     (
         "com.microsoft",
         "MatMulBnb4",
@@ -33,14 +33,16 @@ ELSEWHERE = {
 
 def cases() -> set[tuple[str, str]]:
     found = set()
-    for path in Path(__file__).parent.glob("test_rules_*.py"):
-        module = importlib.import_module(f"autodiff.{path.stem}")
+    for path in Path(__file__).parent.glob("test_*.py"):
+        module = importlib.import_module(f"autodiff.rules.{path.stem}")
         for value in vars(module).values():
             if isinstance(value, list):
-                found.update((c.domain, c.op) for c in value if isinstance(c, Case))
+                found.update((c.domain, c.op) for c in value if isinstance(c, RuleCase))
     return found
 
 
 def test_every_rule_has_a_case():
     missing = {*STANDARD, *FUSED} - cases() - set(ELSEWHERE)
-    assert not missing, f"no case for {sorted(missing)}; add a row to test_rules_<family>.py"
+    assert not missing, (
+        f"no case for {sorted(missing)}; add a row to tests/autodiff/rules/test_<family>.py"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dropin.test_dropin_goldens import flat
+from dropin.goldens import flat
 
 from onnxgrad.dropin.old import checkpoint
 from onnxgrad.dropin.old.checkpoint import Checkpoint, OptimizerGroup

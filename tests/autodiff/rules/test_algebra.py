@@ -2,14 +2,14 @@
 
 import numpy as np
 import onnx
-from autodiff.harness import Case, check, distinct, ints, make_session, normal, positive, table
+from autodiff.harness import RuleCase, check, distinct, ints, make_session, normal, positive, table
 
 from onnxgrad.autodiff import vjp
 
 _FLOAT = {"dtype": np.float32, "rtol": 3e-3, "why": "ONNX has no double scales"}
 
 EINSUM = [
-    Case("Einsum", equation, Inputs=[normal(*s, seed=i) for i, s in enumerate(shapes)],
+    RuleCase("Einsum", equation, Inputs=[normal(*s, seed=i) for i, s in enumerate(shapes)],
          equation=equation, opsets=(16, 21))
     for equation, shapes in [
         ("ij,jk->ik", [(2, 3), (3, 4)]),
@@ -29,41 +29,41 @@ EINSUM = [
     ]
 ]  # fmt: skip
 OTHERS = [
-    Case("OptionalGetElement", "of a tensor", input=normal(2, 3), opsets=(18,)),
-    Case("Det", "one", X=normal(3, 3), opsets=(16, 22)),
-    Case("Det", "a batch", X=normal(2, 2, 4, 4), opsets=(16,)),
-    Case("Det", "a singular one", X=np.array([[1.0, 2], [2, 4]]), opsets=(16,)),
-    Case("LRN", "5 channels", X=normal(2, 7, 3, 2), size=5, alpha=0.5, beta=0.75, bias=1.5,
+    RuleCase("OptionalGetElement", "of a tensor", input=normal(2, 3), opsets=(18,)),
+    RuleCase("Det", "one", X=normal(3, 3), opsets=(16, 22)),
+    RuleCase("Det", "a batch", X=normal(2, 2, 4, 4), opsets=(16,)),
+    RuleCase("Det", "a singular one", X=np.array([[1.0, 2], [2, 4]]), opsets=(16,)),
+    RuleCase("LRN", "5 channels", X=normal(2, 7, 3, 2), size=5, alpha=0.5, beta=0.75, bias=1.5,
          opsets=(16,)),
-    Case("LRN", "3 channels", X=normal(2, 4, 3, 1), size=3, alpha=0.7, beta=0.5, opsets=(16,),),
+    RuleCase("LRN", "3 channels", X=normal(2, 4, 3, 1), size=3, alpha=0.7, beta=0.5, opsets=(16,),),
     *[
-        Case("LpPool", f"p = {p}, {what}", X=distinct(1, 2, 5, 6), p=p, kernel_shape=[2, 3],
+        RuleCase("LpPool", f"p = {p}, {what}", X=distinct(1, 2, 5, 6), p=p, kernel_shape=[2, 3],
              opsets=(16, 18, 22), **rest)
         for p in (1, 2, 3)
         for what, rest in [("plain", {}), ("strides and pads", {"strides": [2, 2],
                                                                 "pads": [1, 0, 1, 2]})]
     ],
-    Case("LpPool", "dilations", X=distinct(1, 2, 7), kernel_shape=[2], dilations=[3],
+    RuleCase("LpPool", "dilations", X=distinct(1, 2, 7), kernel_shape=[2], dilations=[3],
          opsets=(18, 22)),
     *[
-        Case("GlobalLpPool", f"p = {p}", X=distinct(2, 3, 4, 2), p=p, opsets=(16,))
+        RuleCase("GlobalLpPool", f"p = {p}", X=distinct(2, 3, 4, 2), p=p, opsets=(16,))
         for p in (1, 2, 3)
     ],
-    Case("MaxUnpool", "2-D", X=normal(1, 2, 2, 2), I=np.array([[[[0, 3], [10, 13]],
+    RuleCase("MaxUnpool", "2-D", X=normal(1, 2, 2, 2), I=np.array([[[[0, 3], [10, 13]],
          [[18, 19], [24, 31]]]]), kernel_shape=[2, 2], strides=[2, 2], opsets=(16,)),
-    Case("Col2Im", "overlapping blocks", input=normal(2, 3 * 4, 12), image_shape=ints(4, 5),
+    RuleCase("Col2Im", "overlapping blocks", input=normal(2, 3 * 4, 12), image_shape=ints(4, 5),
          block_shape=ints(2, 2), opsets=(18,)),
-    Case("Col2Im", "strides, pads, dilations", input=normal(1, 2 * 6, 9), image_shape=ints(5, 6),
+    RuleCase("Col2Im", "strides, pads, dilations", input=normal(1, 2 * 6, 9), image_shape=ints(5, 6),
          block_shape=ints(2, 3), strides=[2, 2], pads=[1, 0, 1, 1], dilations=[2, 1],
          opsets=(18,)),
     *[
-        Case("CumProd", what, x=positive(3, 4), axis=np.array(1), opsets=(26,), **rest)
+        RuleCase("CumProd", what, x=positive(3, 4), axis=np.array(1), opsets=(26,), **rest)
         for what, rest in [("plain", {}), ("exclusive", {"exclusive": 1}),
                            ("reverse", {"reverse": 1}),
                            ("both", {"exclusive": 1, "reverse": 1})]
     ],
     *[
-        Case("RoiAlign", f"{mode}, ratio {ratio}", X=normal(2, 3, 6, 7), wrt=("X",),
+        RuleCase("RoiAlign", f"{mode}, ratio {ratio}", X=normal(2, 3, 6, 7), wrt=("X",),
              rois=np.array([[0.4, 0.7, 4.2, 5.1], [-2, 1, 9, 3.3], [2, 2, 2.4, 2.3]]),
              batch_indices=ints(0, 1, 1), output_height=3, output_width=2, sampling_ratio=ratio,
              coordinate_transformation_mode=mode, spatial_scale=0.9, opsets=(16, 22))
@@ -74,7 +74,7 @@ OTHERS = [
 
 
 def _dft(what, *shape, opset, **rest):
-    return Case("DFT", what, input=normal(*shape), opsets=(opset,), **rest)
+    return RuleCase("DFT", what, input=normal(*shape), opsets=(opset,), **rest)
 
 
 TRANSFORMS = [
@@ -91,7 +91,7 @@ TRANSFORMS = [
 ]
 
 SCALES = [
-    Case("DequantizeLinear", what, x=x, x_scale=scale, x_zero_point=zero, wrt=("x_scale",),
+    RuleCase("DequantizeLinear", what, x=x, x_scale=scale, x_zero_point=zero, wrt=("x_scale",),
          opsets=opsets, **rest, **_FLOAT)
     for what, x, scale, zero, opsets, rest in [
         ("per tensor", np.arange(-6, 6, dtype=np.int8).reshape(3, 4), positive(),
@@ -113,7 +113,7 @@ def test_standard(case, opset, shapes):
     check(case, opset, shapes, "standard")
 
 
-QUANTIZE = [Case("QuantizeLinear", "judged by test_straight_through", x=normal(2), opsets=())]
+QUANTIZE = [RuleCase("QuantizeLinear", "judged by test_straight_through", x=normal(2), opsets=())]
 
 
 def test_straight_through():

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from cases import cases_of
 from golden.differences import AGREES_BY_CHANCE, DIFFERENCES
+from places import GOLDEN
 
 from onnxgrad import _native, kernels
 from onnxgrad.contracts import contracts
-
-GOLDEN = Path(__file__).parent / "golden"
 
 # Of the largest value of a tensor, or of dY/8 where a contract promises no more than that. The old kernels are
 # float32 and not exact themselves.

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from places import DOCS
 
 import onnxgrad
 from onnxgrad.cli import main
 
-PAGES = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
+PAGES = DOCS / "tutorials"
 
 
 def blocks(page: str) -> list[tuple[str, str]]:

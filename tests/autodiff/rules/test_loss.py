@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from autodiff.harness import Case, agree, check, normal, positive, table
+from autodiff.harness import RuleCase, agree, check, normal, positive, table
 
 _LABELS = np.array([0, 3, 2, 1])
 _GRID = np.array([[0, 3, 2], [1, 0, 4]])
 
 LOSSES = [
     *[
-        Case("SoftmaxCrossEntropyLoss", what, scores=s, labels=y, wrt=("scores",), opsets=(17,),
+        RuleCase("SoftmaxCrossEntropyLoss", what, scores=s, labels=y, wrt=("scores",), opsets=(17,),
              **rest)
         for what, s, y, rest in [
             ("mean", normal(4, 5), _LABELS, {}),
@@ -25,7 +25,7 @@ LOSSES = [
         ]
     ],
     *[
-        Case("NegativeLogLikelihoodLoss", what, input=s, target=y, wrt=("input",), opsets=(17, 22),
+        RuleCase("NegativeLogLikelihoodLoss", what, input=s, target=y, wrt=("input",), opsets=(17, 22),
              **rest)
         for what, s, y, rest in [
             ("mean", normal(4, 5), _LABELS, {}),
@@ -41,32 +41,32 @@ _MS = {
 _IDS = np.array([[0, 2, 2], [1, 0, 3]], np.int32)
 
 CONTRIB = [
-    Case("Gelu", "ordinary", X=normal(3, 4), **_MS),
-    Case("QuickGelu", "another alpha", X=normal(3, 4), alpha=1.3, **_MS),
-    Case("BiasGelu", "ordinary", A=normal(2, 3, 4), B=normal(4), **_MS),
-    Case("FastGelu", "ordinary", X=normal(3, 4), **_MS),
-    Case("FastGelu", "with bias", X=normal(3, 4), bias=normal(4), **_MS),
+    RuleCase("Gelu", "ordinary", X=normal(3, 4), **_MS),
+    RuleCase("QuickGelu", "another alpha", X=normal(3, 4), alpha=1.3, **_MS),
+    RuleCase("BiasGelu", "ordinary", A=normal(2, 3, 4), B=normal(4), **_MS),
+    RuleCase("FastGelu", "ordinary", X=normal(3, 4), **_MS),
+    RuleCase("FastGelu", "with bias", X=normal(3, 4), bias=normal(4), **_MS),
     *[
-        Case("FusedMatMul", f"transA={a} transB={b}", A=normal(2, *((4, 3) if a else (3, 4))),
+        RuleCase("FusedMatMul", f"transA={a} transB={b}", A=normal(2, *((4, 3) if a else (3, 4))),
              B=normal(2, *((5, 4) if b else (4, 5))), transA=a, transB=b, alpha=0.5, **_MS)
         for a in (0, 1) for b in (0, 1)
     ],
-    Case("FusedGemm", "Relu", A=positive(3, 4), B=positive(4, 5),
+    RuleCase("FusedGemm", "Relu", A=positive(3, 4), B=positive(4, 5),
          C=np.array([5.0, -30.0, 5.0, -30.0, 5.0]), activation="Relu", **_MS),
-    Case("FusedConv", "Relu", X=normal(1, 2, 5, 5), W=normal(3, 2, 3, 3),
+    RuleCase("FusedConv", "Relu", X=normal(1, 2, 5, 5), W=normal(3, 2, 3, 3),
          B=np.array([40.0, -40.0, 40.0]), activation="Relu", pads=[1, 1, 1, 1],
          kernel_shape=[3, 3], **_MS),
-    Case("FusedConv", "a sum, then Tanh", X=normal(1, 2, 5, 5), W=normal(3, 2, 3, 3), B=normal(3),
+    RuleCase("FusedConv", "a sum, then Tanh", X=normal(1, 2, 5, 5), W=normal(3, 2, 3, 3), B=normal(3),
          Z=normal(1, 3, 3, 3), activation="Tanh", kernel_shape=[3, 3], **_MS),
-    Case("SkipLayerNormalization", "ordinary", input=normal(2, 3, 4), skip=normal(2, 3, 4, seed=1),
+    RuleCase("SkipLayerNormalization", "ordinary", input=normal(2, 3, 4), skip=normal(2, 3, 4, seed=1),
          gamma=normal(4), beta=normal(4, seed=1), bias=normal(4, seed=2), **_MS),
-    Case("SkipSimplifiedLayerNormalization", "ordinary", input=normal(2, 3, 4),
+    RuleCase("SkipSimplifiedLayerNormalization", "ordinary", input=normal(2, 3, 4),
          skip=normal(2, 3, 4, seed=1), gamma=normal(4), **_MS),
-    Case("SimplifiedLayerNormalization", "in ONNX's domain", X=normal(2, 3, 4), scale=normal(4),
+    RuleCase("SimplifiedLayerNormalization", "in ONNX's domain", X=normal(2, 3, 4), scale=normal(4),
          axis=-1, epsilon=0.01, **{**_MS, "domain": ""}),
-    Case("SimplifiedLayerNormalization", "both outputs used", X=normal(2, 3, 4), scale=normal(4),
+    RuleCase("SimplifiedLayerNormalization", "both outputs used", X=normal(2, 3, 4), scale=normal(4),
          axis=-1, epsilon=0.01, **{**_MS, "domain": "", "outputs": 2}),
-    Case("EmbedLayerNormalization", "ordinary", input_ids=_IDS, segment_ids=_IDS % 2,
+    RuleCase("EmbedLayerNormalization", "ordinary", input_ids=_IDS, segment_ids=_IDS % 2,
          word_embedding=normal(4, 8), position_embedding=normal(3, 8),
          segment_embedding=normal(2, 8),
          gamma=normal(8), beta=normal(8, seed=1), outputs=("float64", "int32"), shapes=("static",),

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from autodiff.harness import Case, check, check_model, ints, normal, table
+from autodiff.harness import RuleCase, check, check_model, ints, normal, table
 from onnx import TensorProto, helper, numpy_helper
 
 _X = normal(1, 2, 5, 6)
@@ -20,7 +20,7 @@ def f32(*numbers):
 
 def _resize(what, x=_X, scales=None, sizes=None, opsets=(16, 19), **rest):
     given = {"scales": f32(*scales)} if scales else {"sizes": ints(*sizes)}
-    return Case("Resize", what, X=x, opsets=opsets, wrt=("X",), **given, **rest)
+    return RuleCase("Resize", what, X=x, opsets=opsets, wrt=("X",), **given, **rest)
 
 
 UP, DOWN = (1, 1, 2, 1.5), (1, 1, 0.6, 0.7)
@@ -74,7 +74,7 @@ RESIZE = [
 # Away from the lines between pixels, where the gradient of the grid jumps.
 _GRID = normal(2, 3, 4, 2, scale=0.55) + 0.013
 GRID = [
-    Case("GridSample", f"{mode}, {padding}, {'corners' if corners else 'edges'}",
+    RuleCase("GridSample", f"{mode}, {padding}, {'corners' if corners else 'edges'}",
          X=normal(2, 3, 4, 5), grid=_GRID, padding_mode=padding, align_corners=corners,
          mode=mode, opsets=(20, 22))
     for mode in ("linear", "nearest", "cubic")
@@ -82,20 +82,20 @@ GRID = [
     for corners in (0, 1)
 ] + [
     *[
-        Case("GridSample", f"by its older name {mode}", X=normal(2, 3, 4, 5), grid=_GRID, mode=mode,
+        RuleCase("GridSample", f"by its older name {mode}", X=normal(2, 3, 4, 5), grid=_GRID, mode=mode,
              opsets=(16,), wrt=wrt, dtype=np.float32, rtol=2e-2,
              why="onnxruntime's version 16 is float")
         for mode, wrt in (("bilinear", ("X",)), ("bicubic", None))
     ],
-    Case("GridSample", "volumes", X=normal(2, 2, 3, 4, 5), grid=normal(2, 2, 3, 2, 3, scale=0.6),
+    RuleCase("GridSample", "volumes", X=normal(2, 2, 3, 4, 5), grid=normal(2, 2, 3, 2, 3, scale=0.6),
          mode="linear", opsets=(20,)),
-    Case("GridSample", "volumes, border", X=normal(2, 2, 3, 4, 5), mode="linear",
+    RuleCase("GridSample", "volumes, border", X=normal(2, 2, 3, 4, 5), mode="linear",
          grid=normal(2, 2, 3, 2, 3, scale=0.8), padding_mode="border", opsets=(20,)),
-    Case("GridSample", "a single pixel, mirrored", X=normal(1, 2, 1, 1), padding_mode="reflection",
+    RuleCase("GridSample", "a single pixel, mirrored", X=normal(1, 2, 1, 1), padding_mode="reflection",
          grid=normal(1, 2, 2, 2, scale=0.3), mode="linear", align_corners=1, opsets=(20,)),
 ]  # fmt: skip
 AFFINE = [
-    Case("AffineGrid", f"{n}-D, {'corners' if corners else 'edges'}", theta=normal(2, n, n + 1),
+    RuleCase("AffineGrid", f"{n}-D, {'corners' if corners else 'edges'}", theta=normal(2, n, n + 1),
          size=ints(2, 3, 4, 5, 6)[: n + 2], align_corners=corners, opsets=(20,))
     for n in (2, 3)
     for corners in (0, 1)

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 from peak_memory import ENVIRONMENT, peak_of
+from places import TESTS
 
 import onnxgrad
 from onnxgrad import kernels
@@ -104,8 +104,11 @@ def peaks_by_length() -> dict[int, int]:
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK),
                     reason="this system does not tell how much memory a call needs")  # fmt: skip
 def test_memory_grows_with_the_length_not_with_its_square():
-    program = "import json, test_attention; print(json.dumps(test_attention.peaks_by_length()))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True,
+    program = (
+        "import json\nfrom kernels.attention import test_attention\n"
+        "print(json.dumps(test_attention.peaks_by_length()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=TESTS, check=True,
                           env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True)  # fmt: skip
     peaks = {int(k): v for k, v in json.loads(done.stdout).items()}
     scores = 4 * 8192**2

@@ -9,39 +9,15 @@ import onnx
 import onnxruntime
 import pytest
 from dropin import nets
+from dropin.goldens import GOLDEN, RATES, batches, expected, flat, frozen, program, train
 
-from onnxgrad.api import CheckpointState, Module, Optimizer
+from onnxgrad.api import CheckpointState, Module
 from onnxgrad.dropin.old import checkpoint
 
-HERE = Path(__file__).resolve().parent
-GOLDEN = HERE.parent / "golden" / "dropin"
-RATES = {"AdamW": 1e-3, "SGD": 0.02}
 TOLERANCE = 1e-4
 
 every_run = pytest.mark.parametrize("optimizer", RATES)
 every_net = pytest.mark.parametrize("name", nets.NETS)
-
-
-def program() -> dict:
-    """The program for the old package, with one word changed."""
-    text = (HERE / "program.py").read_text()
-    assert text.count("onnxruntime.training") >= 2
-    space: dict = {"__name__": "program"}
-    exec(compile(text.replace("onnxruntime.training", "onnxgrad"), "program.py", "exec"), space)
-    return space
-
-
-def frozen(name: str) -> list[str]:
-    return nets.NETS[name]()[0].frozen
-
-
-def batches(name: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    data = np.load(GOLDEN / name / "batches.npz")
-    return [(data[f"x{i}"], data[f"y{i}"]) for i in range(nets.BATCHES)]
-
-
-def expected(name: str, optimizer: str) -> np.ndarray:
-    return np.load(GOLDEN / name / optimizer / "losses.npy")
 
 
 @every_run
@@ -93,23 +69,6 @@ def loss_of(kind: str, prediction: np.ndarray, target: np.ndarray) -> float:
     return float(-log_p[np.arange(len(target)), target].mean())
 
 
-def train(
-    name: str, optimizer: str, start: str, steps: range
-) -> tuple[np.ndarray, CheckpointState]:
-    """Continue from an old checkpoint with the old training and optimizer model."""
-    folder = GOLDEN / name
-    state = CheckpointState.load_checkpoint(folder / start)
-    module = Module(folder / "training_model.onnx", state)
-    rule = Optimizer(folder / optimizer / "optimizer_model.onnx", module)
-    rule.set_learning_rate(RATES[optimizer])
-    losses = []
-    for step in steps:
-        losses.append(module(*batches(name)[step % nets.BATCHES]))
-        rule.step()
-        module.lazy_reset_grad()
-    return np.array(losses), state
-
-
 @every_run
 @every_net
 def test_old_artifacts_train_with_the_old_losses(name, optimizer, tmp_path):
@@ -150,21 +109,3 @@ def test_checkpoints_are_written_as_the_old_package_writes_them(name, optimizer,
         checkpoint.write(old, tmp_path / "again")
         new = checkpoint.read(tmp_path / "again")
         assert flat(new) == flat(old)
-
-
-def flat(found: checkpoint.Checkpoint) -> dict:
-    def content(arrays):
-        return {n: (a.dtype, a.shape, a.tobytes()) for n, a in arrays.items()}
-
-    group = found.optimizer
-    return {
-        "trained": content(found.trainable),
-        "frozen": content(found.frozen),
-        "properties": found.properties,
-        "optimizer": group
-        and (
-            group.step,
-            group.initial_learning_rate,
-            {n: content(m) for n, m in group.moments.items()},
-        ),
-    }

@@ -6,16 +6,15 @@ import doctest
 import importlib
 import re
 import shlex
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from places import ROOT
 
 from onnxgrad.cli import main
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 MODULES = ["onnxgrad.contracts", "onnxgrad.kernels", "onnxgrad.ort"]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from autodiff import live
 from autodiff.harness import distinct, ints, normal, positive
-from autodiff.live import row
+from live import rows
+from live.rows import row
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional if torch else None
@@ -148,4 +148,4 @@ CASES = UNARY + TWO + REDUCE + LAYERS + SAMPLING
     ("case", "function"), CASES, ids=[f"{i} {c.op}" for i, (c, _) in enumerate(CASES)]
 )
 def test_against_torch(case, function):
-    live.compare(case, function)
+    rows.compare(case, function)

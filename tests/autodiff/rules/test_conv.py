@@ -1,11 +1,11 @@
 """Convolutions and pooling."""
 
 import pytest
-from autodiff.harness import Case, agree, check, distinct, normal, table
+from autodiff.harness import RuleCase, agree, check, distinct, normal, table
 
 _TWO = (17, 22)  # Conv and the pools changed in 22
 CONV = [
-    Case("Conv", what, X=normal(*x), W=normal(*w), opsets=_TWO, **rest)
+    RuleCase("Conv", what, X=normal(*x), W=normal(*w), opsets=_TWO, **rest)
     for what, x, w, rest in [
         ("2-D", (2, 3, 6, 5), (4, 3, 3, 2), {"B": normal(4)}),
         ("1-D", (2, 3, 7), (4, 3, 3), {}),
@@ -26,7 +26,7 @@ CONV = [
 ]  # fmt: skip
 
 TRANSPOSED = [
-    Case("ConvTranspose", what, X=normal(*x), W=normal(*w), opsets=_TWO, **rest)
+    RuleCase("ConvTranspose", what, X=normal(*x), W=normal(*w), opsets=_TWO, **rest)
     for what, x, w, rest in [
         ("2-D", (2, 3, 4, 5), (3, 4, 3, 2), {"B": normal(4)}),
         ("1-D", (2, 3, 5), (3, 2, 3), {}),
@@ -45,7 +45,7 @@ TRANSPOSED = [
 ]  # fmt: skip
 
 POOL = [
-    Case(op, what, X=distinct(*x), opsets=_TWO, **rest)
+    RuleCase(op, what, X=distinct(*x), opsets=_TWO, **rest)
     for op in ("MaxPool", "AveragePool")
     for what, x, rest in [
         ("2-D", (2, 3, 6, 6), {"kernel_shape": [2, 3]}),
@@ -59,19 +59,19 @@ POOL = [
          {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
     ]
 ] + [
-    Case("MaxPool", "dilations", X=distinct(1, 2, 7, 7), kernel_shape=[2, 3], dilations=[2, 2],
+    RuleCase("MaxPool", "dilations", X=distinct(1, 2, 7, 7), kernel_shape=[2, 3], dilations=[2, 2],
          opsets=_TWO),
-    Case("MaxPool", "column major", X=distinct(1, 2, 4, 6), kernel_shape=[2, 2], storage_order=1,
+    RuleCase("MaxPool", "column major", X=distinct(1, 2, 4, 6), kernel_shape=[2, 2], storage_order=1,
          opsets=_TWO),
-    Case("AveragePool", "ceil_mode and count_include_pad", X=normal(1, 2, 6, 7),
+    RuleCase("AveragePool", "ceil_mode and count_include_pad", X=normal(1, 2, 6, 7),
          kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 0, 1], ceil_mode=1, count_include_pad=1,
          opsets=(19, 22)),
-    Case("AveragePool", "count_include_pad", X=normal(1, 2, 6, 6), kernel_shape=[3, 3],
+    RuleCase("AveragePool", "count_include_pad", X=normal(1, 2, 6, 6), kernel_shape=[3, 3],
          pads=[1, 1, 1, 1], count_include_pad=1, strides=[2, 2], opsets=_TWO),
-    Case("AveragePool", "dilations", X=normal(1, 2, 7, 7), kernel_shape=[2, 3], dilations=[2, 2],
+    RuleCase("AveragePool", "dilations", X=normal(1, 2, 7, 7), kernel_shape=[2, 3], dilations=[2, 2],
          opsets=(19, 22)),
-    Case("GlobalAveragePool", "2-D", X=normal(2, 3, 4, 5), opsets=_TWO),
-    Case("GlobalMaxPool", "2-D", X=distinct(2, 3, 4, 5), opsets=_TWO),
+    RuleCase("GlobalAveragePool", "2-D", X=normal(2, 3, 4, 5), opsets=_TWO),
+    RuleCase("GlobalMaxPool", "2-D", X=distinct(2, 3, 4, 5), opsets=_TWO),
 ]  # fmt: skip
 
 

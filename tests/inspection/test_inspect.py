@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from places import DOCS
 from small_models import RNG, mlp, model_of, run, weights, with_node
 
 from onnxgrad.inspection import inspect
@@ -54,7 +54,7 @@ def test_json_has_the_documented_keys(tmp_path, capsys):
     assert code == 0
     assert data["trainable"] is True
     assert data["onnxruntime"] == {"loads": True, "text": ""}
-    page = (Path(__file__).resolve().parents[1] / "docs" / "inspect.md").read_text()
+    page = (DOCS / "inspect.md").read_text()
     assert [key for key in data if f"`{key}`" not in page] == []
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from places import DOCS
 from train import problems
 
 import onnxgrad.train
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
+PAGE = DOCS / "training.md"
 MODULES = [m.name for m in pkgutil.iter_modules(onnxgrad.train.__path__, "onnxgrad.train.")]
 
 

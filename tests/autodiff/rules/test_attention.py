@@ -1,7 +1,7 @@
 """Attention and rotary embeddings: ONNX's own, which are inlined, and onnxruntime's."""
 
 import numpy as np
-from autodiff.harness import Case, check, normal, positive, table
+from autodiff.harness import RuleCase, check, normal, positive, table
 
 _FLOAT = {"dtype": np.float32, "rtol": 5e-3, "why": "there is none for double"}
 B, H, S, T, D = 2, 2, 3, 4, 4  # batch, heads, queries, keys, size of a head
@@ -9,7 +9,7 @@ B, H, S, T, D = 2, 2, 3, 4, 4  # batch, heads, queries, keys, size of a head
 
 def _attention(what, q=(B, H, S, D), kv=(B, H, T, D), **rest):
     given = {"K": normal(*kv, seed=1), "V": normal(*kv, seed=2)} | rest
-    return Case("Attention", what, Q=normal(*q), opsets=(23,), **given)
+    return RuleCase("Attention", what, Q=normal(*q), opsets=(23,), **given)
 
 
 ONNX = [
@@ -22,12 +22,12 @@ ONNX = [
     _attention("3-D", q=(B, S, H * D), kv=(B, T, H * D), q_num_heads=H, kv_num_heads=H,
                shapes=("static",)),  # ONNX infers a size of 0 for dynamic ones
     _attention("grouped queries", q=(B, 2 * H, S, D)),
-    Case("RotaryEmbedding", "4-D", X=normal(B, H, S, D), cos_cache=normal(B, S, D // 2),
+    RuleCase("RotaryEmbedding", "4-D", X=normal(B, H, S, D), cos_cache=normal(B, S, D // 2),
          sin_cache=normal(B, S, D // 2, seed=1), opsets=(23,), **_FLOAT),
-    Case("RotaryEmbedding", "3-D, interleaved", X=normal(B, S, H * D), num_heads=H, interleaved=1,
+    RuleCase("RotaryEmbedding", "3-D, interleaved", X=normal(B, S, H * D), num_heads=H, interleaved=1,
          cos_cache=normal(5, D // 2), sin_cache=normal(5, D // 2, seed=1),
          position_ids=np.array([[0, 2, 4], [1, 1, 3]]), opsets=(23,), **_FLOAT),
-    Case("RotaryEmbedding", "a part", X=normal(B, H, S, D), cos_cache=normal(B, S, 1),
+    RuleCase("RotaryEmbedding", "a part", X=normal(B, H, S, D), cos_cache=normal(B, S, 1),
          sin_cache=normal(B, S, 1, seed=1), rotary_embedding_dim=2, opsets=(23,), **_FLOAT),
 ]  # fmt: skip
 
@@ -36,7 +36,7 @@ _MASK = np.array([[1, 1, 0, 1], [1, 1, 1, 0]], np.int32)
 
 
 def _contrib(op, what, *, outputs=(np.float64,), **rest):
-    return Case(op, what, domain="com.microsoft", outputs=list(outputs), opsets=(17,), **rest)
+    return RuleCase(op, what, domain="com.microsoft", outputs=list(outputs), opsets=(17,), **rest)
 
 
 def _multi_head(what, keys=T, **rest):
