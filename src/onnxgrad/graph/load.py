@@ -13,7 +13,7 @@ from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 from onnxgrad.files import external
 from onnxgrad.files.models import read_ir
 from onnxgrad.files.paths import root
-from onnxgrad.graph import bodies, dynamic, repeats, sequences, sizes
+from onnxgrad.graph import batch_norm, bodies, dynamic, repeats, sequences, sizes
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 from onnxgrad.graph.layout import time_first
@@ -237,8 +237,11 @@ def _raise_opset(model: ir.Model) -> ir.Model:
     if opset >= FLOOR:
         model.opset_imports.setdefault("", FLOOR)
         return model
+    proto = ir.to_proto(model)
+    if opset < batch_norm.SINCE:
+        batch_norm.modernise(proto)
     try:
-        converted = onnx.version_converter.convert_version(ir.to_proto(model), FLOOR)
+        converted = onnx.version_converter.convert_version(proto, FLOOR)
     except Exception as error:
         raise ValueError(
             f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import onnx
 import onnx_ir as ir
+from onnx import numpy_helper
 
 from onnxgrad.contracts import DOMAIN, OPSET
+from onnxgrad.files.tensors import nodes as every_node
+from onnxgrad.graph import batch_norm
 from onnxgrad.model.lora.branch import DROPOUT
 from onnxgrad.model.parameters import head_nodes, leads_to_weight
 from onnxgrad.notes import Note
@@ -20,33 +23,27 @@ KEY = "dropout/key"  # an input of the training graph: seed and batch
 # ---- inference form
 
 
-def to_inference(model: ir.Model) -> None:
-    """Switch off the training mode of every BatchNormalization and Dropout in the main graph."""
-    for node in model.graph:
-        if node.domain:
-            continue
-        if node.op_type == "BatchNormalization" and _training(node):
-            _set_training(node, False)
-        elif node.op_type == "Dropout" and len(node.inputs) > 2:
-            node.resize_inputs(2)
-
-
-def proto_to_inference(model: onnx.ModelProto) -> None:
-    """As `to_inference`, for the file that will be written."""
-    for node in model.graph.node:
-        if node.domain:
-            continue
-        if node.op_type == "BatchNormalization":
-            for attribute in node.attribute:
-                if attribute.name == "training_mode" and attribute.i:
-                    attribute.i = 0
-                    del node.output[1:]
-        elif node.op_type == "Dropout" and len(node.input) > 2:
+def to_inference(model: onnx.ModelProto) -> list[str]:
+    """Switch off the training mode of every BatchNormalization and Dropout; return their names."""
+    changed = batch_norm.to_inference(model)
+    everything = every_node(model.graph, *model.functions)
+    false = _constants_of_false(model, everything)
+    for node in everything:
+        if node.op_type == "Dropout" and not node.domain and len(node.input) > 2:
+            if node.input[2] not in false:
+                changed.append(node.name or node.output[0])
             del node.input[2:]
+    return changed
 
 
-def _training(node: ir.Node) -> bool:
-    return "training_mode" in node.attributes and bool(node.attributes["training_mode"].value)
+def _constants_of_false(model: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> set[str]:
+    """The names of tensors that hold a single False; "" is one, too."""
+    tensors = {t.name: t for t in model.graph.initializer}
+    for node in nodes:
+        if node.op_type == "Constant":
+            tensors.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
+    bools = {n: t for n, t in tensors.items() if t.data_type == onnx.TensorProto.BOOL}
+    return {"", *(n for n, t in bools.items() if not numpy_helper.to_array(t).any())}
 
 
 def _set_training(node: ir.Node, training: bool) -> None:

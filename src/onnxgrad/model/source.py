@@ -17,7 +17,7 @@ from onnxgrad.files.models import read_proto, to_ir
 from onnxgrad.files.paths import is_path
 from onnxgrad.files.tensors import graphs
 from onnxgrad.graph.scopes import unique_names
-from onnxgrad.model.modes import proto_to_inference
+from onnxgrad.model.modes import to_inference
 
 
 class OriginalModel:
@@ -37,7 +37,7 @@ class OriginalModel:
             if self.proto is model:
                 self.proto = onnx.ModelProto()
                 self.proto.CopyFrom(model)
-        proto_to_inference(self.proto)
+        self.trained_form = to_inference(self.proto)  # the nodes that the file has in training form
         unique_names(self.proto)
         self.refresh()
 

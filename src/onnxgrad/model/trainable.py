@@ -14,7 +14,6 @@ from onnxgrad.graph import load
 from onnxgrad.graph.nodes import values_of
 from onnxgrad.model import parameters, roles
 from onnxgrad.model.change import Change, Draft
-from onnxgrad.model.modes import to_inference
 from onnxgrad.model.padding import Padding
 from onnxgrad.model.past import WithoutPast
 from onnxgrad.model.precision import Widen
@@ -59,7 +58,6 @@ class TrainableModel:
         for change in self.changes:
             change.rewrite(self.source)
         self.graph = load(self.source.as_ir())
-        to_inference(self.graph)
         look_through_identity(self.graph.graph)
         forget_made_up_sizes(self.graph.graph)
         for change in self._in_order():
@@ -122,7 +120,20 @@ class TrainableModel:
         idle = {t.name for t in tensors if not t.trained}
         done = [note for change in self.changes for note in change.describe()]
         done = [note for note in done if note.kind != "tied" or note.subject not in idle]
-        return [*done, *roles.notes(tensors)]
+        return [*self._form(), *done, *roles.notes(tensors)]
+
+    def _form(self) -> list[Note]:
+        """Say that the file came as it trains and is written as it is deployed."""
+        names = self.source.trained_form
+        if not names:
+            return []
+        what = (
+            f"{names[0]!r} is"
+            if len(names) == 1
+            else f"{len(names)} nodes, {names[0]!r} first, are"
+        )
+        text = f"{what} in training form: what is evaluated and written is in inference form"
+        return [Note("training form", names[0], text)]
 
     def write_back(self, tensors: Mapping[str, np.ndarray]) -> Draft:
         """Return the file with trained tensors in it, by way of every change, the last one first."""

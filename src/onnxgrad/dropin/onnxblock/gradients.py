@@ -17,7 +17,7 @@ from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.dropin.old.training_model import ACCUMULATOR, BUFFER, DONE, RESET
 from onnxgrad.dropin.onnxblock import opsets
 from onnxgrad.errors import DropInError
-from onnxgrad.model.modes import proto_to_inference
+from onnxgrad.model.modes import to_inference
 
 Parameters = tuple[list[onnx.TensorProto], list[onnx.TensorProto]]
 
@@ -37,7 +37,7 @@ def training_models(
     _expect_known(model, trained)
     _make_inputs(model, trained | frozen)
     evaluation = _copy(model)
-    proto_to_inference(evaluation)
+    to_inference(evaluation)
     order = [v.name for v in model.graph.input if v.name in trained]
     if order:
         training = _with_gradients(model, outputs, order)

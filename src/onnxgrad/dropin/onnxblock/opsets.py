@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 
+from onnxgrad.graph import batch_norm
 from onnxgrad.graph.load import FLOOR
 
 # From here to FLOOR operators only gained types and optional attributes, RoiAlign excepted.
@@ -22,6 +23,8 @@ def raised(model: onnx.ModelProto) -> onnx.ModelProto:
     entry = default_import(copy)
     regions = any(n.op_type == "RoiAlign" and not n.domain for n in copy.graph.node)
     if entry is not None and COMPATIBLE_FROM <= entry.version < FLOOR and not regions:
+        if entry.version < batch_norm.SINCE:
+            batch_norm.modernise(copy)
         entry.version = FLOOR
     return copy
 
