@@ -70,3 +70,7 @@ class DropInError(OnnxGradError, RuntimeError):
 
     A RuntimeError because onnxruntime.training raises one.
     """
+
+
+class DropInTypeError(OnnxGradError, TypeError):
+    """An argument of onnxgrad.artifacts, api or onnxblock has another type than onnxruntime.training takes."""

@@ -13,7 +13,7 @@ import onnx
 from onnxgrad.dropin import onnxblock
 from onnxgrad.errors import DropInError
 from onnxgrad.files.models import read_whole
-from onnxgrad.files.write import save
+from onnxgrad.files.write import replace, save, work_folder
 from onnxgrad.ort import session
 
 # Above this size a model must be given as a path: a protobuf message ends here.
@@ -174,8 +174,12 @@ def _write(models: dict[str, onnx.ModelProto], parameters, folder: Path, prefix,
 
 
 def _write_ort_format(paths: list[Path], library: str | bytes | os.PathLike | None) -> None:
-    """Write each model as an .ort file beside its .onnx file, as onnxruntime itself saves them."""
+    """Write each model as an .ort file beside its .onnx file, as onnxruntime itself saves them.
+
+    `<model>.required_operators.config` lists what a build of onnxruntime for these files must have.
+    """
     import onnxruntime
+    from onnxruntime.tools.ort_format_model import create_config_from_models
 
     for path in paths:
         options = onnxruntime.SessionOptions()
@@ -186,3 +190,7 @@ def _write_ort_format(paths: list[Path], library: str | bytes | os.PathLike | No
         options.optimized_model_filepath = str(path.with_suffix(".ort"))
         options.add_session_config_entry("session.save_model_format", "ORT")
         session(path, options)
+        config = path.with_suffix(".required_operators.config")
+        with work_folder(path.parent, config.name) as folder:
+            create_config_from_models([path.with_suffix(".ort")], folder / config.name, False)
+            replace(folder / config.name, config)

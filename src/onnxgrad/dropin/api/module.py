@@ -12,7 +12,7 @@ from onnxgrad.dropin.old.batch import Batch
 from onnxgrad.dropin.old.export import export_for_inference
 from onnxgrad.dropin.old.session import EvaluationSession, TrainingSession
 from onnxgrad.dropin.old.state import State
-from onnxgrad.errors import DropInError
+from onnxgrad.errors import DropInError, DropInTypeError
 
 if TYPE_CHECKING:
     from onnxruntime import OrtValue, SessionOptions
@@ -124,6 +124,12 @@ class Module:
             raise DropInError(
                 "a nominal checkpoint needs the numbers of all parameters: "
                 "copy_buffer_to_parameters(buffer, trainable_only=False)"
+            )
+        if not hasattr(buffer, "numpy"):
+            raise DropInTypeError(
+                f"the buffer is a {type(buffer).__name__}, expected an OrtValue as "
+                "get_contiguous_parameters returns it; make one with "
+                "onnxruntime.OrtValue.ortvalue_from_numpy(array)"
             )
         vector = np.asarray(buffer.numpy())
         arrays = self._parameters(trainable_only)

@@ -11,7 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from onnxgrad.dropin.old.training_model import domains, evaluation_model
-from onnxgrad.errors import DropInError
+from onnxgrad.errors import DropInError, DropInTypeError
 from onnxgrad.files.write import save
 
 
@@ -23,10 +23,12 @@ def export_for_inference(
 ) -> None:
     """Write the part of the evaluation model at `source` that computes `outputs`."""
     model = evaluation_model(source, parameters).model
-    if isinstance(outputs, str) or not outputs:
-        raise DropInError(
-            f"graph_output_names is {outputs!r}, expected a non empty list of names of the model"
+    if isinstance(outputs, str) or not all(isinstance(name, str) for name in outputs):
+        raise DropInTypeError(
+            f"graph_output_names is {outputs!r}, expected a list of names of the model's values"
         )
+    if not outputs:
+        raise DropInError("graph_output_names is empty, expected names of the model's values")
     cut(model, outputs)
     insert(model, parameters)
     try:

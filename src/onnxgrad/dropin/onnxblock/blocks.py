@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 from onnxgrad.contracts import DOMAIN
 from onnxgrad.dropin.onnxblock import building, model_accessor
+from onnxgrad.dropin.onnxblock._graph_utils import generate_graph_name
 from onnxgrad.dropin.onnxblock.building import add_initializer, add_node
 from onnxgrad.errors import DropInError
 
@@ -249,7 +250,7 @@ class InputLike(Block):
             raise LookupError(f"Could not find input or output with name {self._like}")
         value = onnx.ValueInfoProto()
         value.CopyFrom(found)
-        value.name = input_name or building.fresh("input")
+        value.name = input_name or generate_graph_name("input")
         graph.input.append(value)
         return value.name
 
@@ -280,7 +281,7 @@ class LabelEncoder(Block):
         self._attributes = {k: v for k, v in given.items() if v is not None}
 
     def build(self, label_encoder_input_name: str):
-        result = building.fresh("label_encoder.output")
+        result = generate_graph_name("label_encoder.output")
         inputs = [label_encoder_input_name]
         return add_node(
             self.base,
@@ -300,7 +301,7 @@ class Cast(Block):
         self._to = to
 
     def build(self, cast_input_name: str):
-        result = building.fresh("cast.output")
+        result = generate_graph_name("cast.output")
         return add_node(self.base, "Cast", [cast_input_name], result=result, to=self._to)
 
 
@@ -320,7 +321,7 @@ class Linear(Block):
         inputs.append(add_initializer(self.base, "linear.weight", _normal(wide, high)))
         if self._bias:
             inputs.append(add_initializer(self.base, "linear.bias", _normal(high)))
-        result = building.fresh("linear.output")
+        result = generate_graph_name("linear.output")
         return add_node(
             self.base, "Gemm", inputs, result=result, alpha=self._alpha, beta=self._beta
         )

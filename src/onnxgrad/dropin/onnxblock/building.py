@@ -1,20 +1,14 @@
-"""A model under construction: finding what has a name, and adding nodes and initializers."""
+"""A model under construction: adding nodes and initializers, each with a new name."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-_tokens = itertools.count(1)
-
-
-def fresh(what: str) -> str:
-    """Return a name that no block has used."""
-    return f"onnx::{what}::{next(_tokens)}"
+from onnxgrad.dropin.onnxblock._graph_utils import generate_graph_name
 
 
 def add_node(
@@ -27,9 +21,9 @@ def add_node(
     **attributes,
 ) -> str:
     """Append a node; return the name of its output."""
-    output = result or fresh(f"{kind.lower()}_output")
+    output = result or generate_graph_name(f"{kind.lower()}_output")
     node = helper.make_node(
-        kind, list(inputs), [output], name=fresh(kind), domain=domain, **attributes
+        kind, list(inputs), [output], name=generate_graph_name(kind), domain=domain, **attributes
     )
     model.graph.node.append(node)
     return output
@@ -37,43 +31,11 @@ def add_node(
 
 def add_initializer(model: onnx.ModelProto, what: str, value: np.ndarray) -> str:
     """Append an initializer; return its name."""
-    name = fresh(what)
+    name = generate_graph_name(what)
     model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
     return name
-
-
-def exists(model: onnx.ModelProto, name: str) -> bool:
-    """Say whether a value of this name is there: an input, or of a node."""
-    graph = model.graph
-    used = (name in node.input or name in node.output for node in graph.node)
-    return any(v.name == name for v in graph.input) or any(used)
 
 
 def find(values: Iterable[onnx.ValueInfoProto], name: str) -> onnx.ValueInfoProto | None:
     """Return the description of a value, or None."""
     return next((v for v in values if v.name == name), None)
-
-
-def output_named(model: onnx.ModelProto, name: str) -> onnx.ValueInfoProto:
-    """Return a graph output."""
-    found = find(model.graph.output, name)
-    if found is None:
-        listed = ", ".join(repr(v.name) for v in model.graph.output) or "none"
-        raise LookupError(f"{name!r} is not an output of the model; its outputs are {listed}")
-    return found
-
-
-def set_outputs(model: onnx.ModelProto, names: Iterable[str] | str) -> None:
-    """Make the named values the outputs of the model, in this order."""
-    graph = model.graph
-    known = {v.name: v for v in (*graph.value_info, *graph.output)}
-    outputs = []
-    for name in [names] if isinstance(names, str) else names:
-        if name not in known:
-            raise LookupError(
-                f"The provided name {name} is not a graph value info or a graph output: its type "
-                "cannot be told"
-            )
-        outputs.append(onnx.ValueInfoProto.FromString(known[name].SerializeToString()))
-    del graph.output[:]
-    graph.output.extend(outputs)

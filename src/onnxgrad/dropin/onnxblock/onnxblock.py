@@ -7,7 +7,12 @@ from abc import abstractmethod
 import onnx
 
 from onnxgrad.dropin.old.functions import add_functions
-from onnxgrad.dropin.onnxblock import blocks, building, gradients, model_accessor
+from onnxgrad.dropin.onnxblock import (
+    _graph_utils,
+    _training_graph_utils,
+    blocks,
+    model_accessor,
+)
 from onnxgrad.errors import DropInError
 
 
@@ -37,7 +42,7 @@ class ForwardBlock(blocks.Block):
         self.base = accessor.model
         output = self.build(*args, **kwargs)
         self._model = self.infer_shapes_on_base()
-        building.set_outputs(self._model, output)
+        _graph_utils.register_graph_outputs(self._model, output)
         add_functions(self._model)
         accessor.model.CopyFrom(self._model)
         return output
@@ -88,11 +93,14 @@ class TrainingBlock(blocks.Block):
         self.base = accessor.model
         output = self.build(*args, **kwargs)
         model = self.infer_shapes_on_base()
-        building.set_outputs(model, output)
-        self._parameters = gradients.parameters_of(model, self._requires_grad, self._frozen_params)
-        names = [output] if isinstance(output, str) else list(output)
-        self._training_model, self._eval_model = gradients.training_models(
-            model, self._requires_grad, self._frozen_params, names
+        _graph_utils.register_graph_outputs(model, output)
+        chosen = self._requires_grad, self._frozen_params
+        self._parameters = _training_graph_utils.get_model_parameters(model, *chosen)
+        self._training_model, self._eval_model = _training_graph_utils.build_gradient_graph(
+            model, *chosen, output
+        )
+        _training_graph_utils.build_gradient_accumulation_graph(
+            self._training_model, self._requires_grad
         )
         add_functions(self._training_model)
         accessor.model.CopyFrom(self._training_model)

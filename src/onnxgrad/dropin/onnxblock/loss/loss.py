@@ -8,7 +8,14 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from onnxgrad.dropin.onnxblock import blocks, building
+from onnxgrad.dropin.onnxblock import blocks
+from onnxgrad.dropin.onnxblock._graph_utils import (
+    generate_graph_name,
+    get_output_from_output_name,
+    given,
+    node_arg_exists,
+    skip,
+)
 from onnxgrad.dropin.onnxblock.building import add_initializer, add_node
 from onnxgrad.errors import DropInError
 
@@ -29,7 +36,7 @@ def _reduce(model: onnx.ModelProto, loss: str, reduction: str) -> str:
 
 
 def _target_like(model: onnx.ModelProto, prediction: str, name: str) -> str:
-    if not building.exists(model, name):
+    if not node_arg_exists(model, name):
         blocks.InputLike(prediction)(name)
     return name
 
@@ -77,15 +84,17 @@ class CrossEntropyLoss(blocks.Block):
         self._ignore_index = ignore_index
 
     def build(self, scores_input_name: str, labels_name: str = "labels"):
-        if not building.exists(self.base, labels_name):
+        if not node_arg_exists(self.base, labels_name):
             self._add_labels(scores_input_name, labels_name)
         inputs = [scores_input_name, labels_name]
         if self._weight is not None:
             inputs.append(add_initializer(self.base, "celoss.weight", self._weight))
-        loss = building.fresh("loss")
+        else:
+            skip(1)
+        loss = generate_graph_name("loss")
         node = onnx.helper.make_node(
-            "SoftmaxCrossEntropyLoss", inputs, [loss, building.fresh("log_prob")],
-            name=building.fresh("SoftmaxCrossEntropyLoss"), reduction=self._reduction,
+            "SoftmaxCrossEntropyLoss", inputs, [loss, generate_graph_name("log_prob")],
+            name=generate_graph_name("SoftmaxCrossEntropyLoss"), reduction=self._reduction,
             ignore_index=self._ignore_index,
         )  # fmt: skip
         self.base.graph.node.append(node)
@@ -93,7 +102,7 @@ class CrossEntropyLoss(blocks.Block):
 
     def _add_labels(self, scores: str, name: str) -> None:
         value = onnx.ValueInfoProto()
-        value.CopyFrom(building.output_named(self.base, scores))
+        value.CopyFrom(get_output_from_output_name(self.base, scores))
         value.name = name
         value.type.tensor_type.elem_type = onnx.TensorProto.INT64
         del value.type.tensor_type.shape.dim[-1]
@@ -113,11 +122,11 @@ class BCEWithLogitsLoss(blocks.Block):
         self._pos_weight = pos_weight
 
     def build(self, loss_input_name: str, target_name: str = "target"):
-        model, x = self.base, loss_input_name
+        model, x, start = self.base, loss_input_name, given()
         t = target_name
-        if not building.exists(model, t):
+        if not node_arg_exists(model, t):
             value = onnx.ValueInfoProto()
-            value.CopyFrom(building.output_named(model, x))
+            value.CopyFrom(get_output_from_output_name(model, x))
             value.name = t
             model.graph.input.append(value)
         one = add_initializer(model, "bceloss.sub_ones", np.ones(1, np.float32))
@@ -132,4 +141,6 @@ class BCEWithLogitsLoss(blocks.Block):
         if self._weight is not None:
             weight = add_initializer(model, "bceloss.weight", np.asarray(self._weight))
             loss = add_node(model, "Mul", [weight, loss])
+        weights = (self._weight is not None) + (self._pos_weight is not None)
+        skip(22 + 2 * weights, since=start)  # the old formula has more nodes
         return _reduce(model, loss, self._reduction)

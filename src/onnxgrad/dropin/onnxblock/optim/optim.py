@@ -8,8 +8,9 @@ from __future__ import annotations
 from onnx import TensorProto, helper
 
 from onnxgrad.contracts import DOMAIN
-from onnxgrad.dropin.onnxblock import blocks, building
+from onnxgrad.dropin.onnxblock import blocks
 from onnxgrad.dropin.onnxblock import onnxblock as onnxblock_module
+from onnxgrad.dropin.onnxblock._graph_utils import generate_graph_name
 from onnxgrad.dropin.onnxblock.building import add_node
 from onnxgrad.errors import DropInError
 
@@ -22,7 +23,7 @@ class ClipGradNorm(blocks.Block):
         self._max_norm = max_norm
 
     def build(self, gradients_name: str):
-        result = building.fresh("clip_grad_norm_output")
+        result = generate_graph_name("clip_grad_norm_output")
         add_node(
             self.base, "InplaceClipGradNorm", [gradients_name], result=result, domain=DOMAIN,
             max_norm=float(self._max_norm),
@@ -41,7 +42,7 @@ class SGDOptimizer(blocks.Block):
     def build(self, learning_rate_name: str, gradients_name: str, params_name: str) -> str:
         # the operator takes the weights before the gradients
         inputs = [learning_rate_name, params_name, gradients_name]
-        result = building.fresh("update_completed")
+        result = generate_graph_name("update_completed")
         return add_node(self.base, "SGDOptimizerV2", inputs, result=result, domain=DOMAIN)
 
 
@@ -82,7 +83,7 @@ class AdamWOptimizer(blocks.Block):
             first_order_moment_sequence_name,
             second_order_moment_sequence_name,
         ]
-        result = building.fresh("adamw.updated_flag")
+        result = generate_graph_name("adamw.updated_flag")
         return add_node(
             self.base, "AdamWOptimizer", inputs, result=result, domain=DOMAIN, **self._attributes
         )
