@@ -198,6 +198,7 @@ HELD = 1 << 16  # bytes: smaller tensors are shapes and settings, which the runt
 
 def to_session(model: ir.Model) -> HeldModel:
     """As `to_proto`, with the large tensors left where they are; `model` is changed."""
+    _drop_idle_tensors(model.graph)
     held: dict[str, np.ndarray] = {}
     for name, value in model.graph.initializers.items():
         tensor = value.const_value
@@ -210,6 +211,13 @@ def to_session(model: ir.Model) -> HeldModel:
     model.opset_imports.setdefault(DOMAIN, OPSET)
     _free_names(model.graph)
     return HeldModel(ir.to_proto(model), held)
+
+
+def _drop_idle_tensors(graph: ir.Graph) -> None:
+    """Remove tensors that no node uses: onnxruntime drops them first, then misses those it was lent."""
+    for name, value in list(graph.initializers.items()):
+        if not (value.uses() or value.is_graph_input() or value.is_graph_output()):
+            del graph.initializers[name]
 
 
 # What onnxruntime's optimiser calls the shapes it adds, and would call them again.
