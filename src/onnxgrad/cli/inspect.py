@@ -195,7 +195,8 @@ def show_obstacles(report, console: Console) -> None:
 def show_cost(report, console: Console) -> None:
     cost = report.cost
     table = plain_table()
-    table.add_row("task", f"{escape(report.guess.task)}; loss: {escape(report.guess.loss)}")
+    loss = f"; loss: {report.guess.loss}" if report.guess.loss else ""
+    table.add_row("task", f"{escape(report.guess.task)}{loss}")
     table.add_row("", f"[dim]because {escape(report.guess.because)}[/dim]")
     table.add_row(
         "a step",

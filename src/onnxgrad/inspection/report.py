@@ -17,9 +17,9 @@ from onnxgrad.files.boundary import guarded
 from onnxgrad.graph.bodies import bodies
 from onnxgrad.inspection.cost import Cost, estimate
 from onnxgrad.inspection.ends import dead_ends, problem_of
-from onnxgrad.inspection.guess import Guess, guess
 from onnxgrad.inspection.notes import notes
 from onnxgrad.inspection.reading import read
+from onnxgrad.model.guess import Guess, guess
 from onnxgrad.model.roles import UNREACHED, Tensor
 from onnxgrad.model.trainable import TrainableModel, judged_note
 from onnxgrad.notes import Note

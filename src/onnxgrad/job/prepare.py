@@ -18,7 +18,7 @@ from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.paths import is_path
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
-from onnxgrad.train.guess import guess_loss
+from onnxgrad.model.guess import guess
 
 CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its classes, as a JSON list
 
@@ -120,7 +120,7 @@ def prepare(path: Any, data: str, target: str = "", ignore: str = "", loss: str 
     notes = matched.notes
     if not matched.target:
         return Prepared(path, model, table, matched, _own_loss(model, table, loss, notes), notes)
-    return Prepared(path, model, table, matched, loss or _guess(path, table, matched), notes)
+    return Prepared(path, model, table, matched, loss or _guess(model, table, matched), notes)
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -162,15 +162,14 @@ def _own_loss(model: ir.Model, table: Table, loss: str, notes: list[str]) -> Non
     notes.append(f"loss: the model's own, output '{scalar.name}', because the data has no target")
 
 
-def _guess(path: str, table: Table, matched: Matched) -> str:
+def _guess(model: ir.Model, table: Table, matched: Matched) -> str:
     sample = table.head(matched.target)
     if sample.dtype.kind in "US":
         sample = np.arange(len(matched.classes))
-    try:
-        loss, reason = guess_loss(path, sample)
-    except ValueError as error:
-        raise ConfigError(f"{error} with --loss") from error
-    matched.notes.append(f"loss: {loss}, because {reason}")
+    found = guess(model, sample)
+    if not found.loss:
+        raise ConfigError(f"{found.because}: give the loss with --loss")
+    matched.notes.append(f"loss: {found.loss}, because {found.because}")
     if len(np.unique(sample)) == 1:
         matched.notes.append(f"every target is {sample.flat[0]}: there is nothing to tell apart")
-    return loss
+    return found.loss

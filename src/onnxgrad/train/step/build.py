@@ -19,10 +19,10 @@ from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, make_input
 from onnxgrad.graph.nodes import values_of
 from onnxgrad.model import roles
+from onnxgrad.model.ending import ending
 from onnxgrad.notes import Note
 from onnxgrad.ort import HeldModel
 from onnxgrad.train.losses import Loss, Target, inside_one
-from onnxgrad.train.step.ending import ending
 
 OWN = Loss()  # the output is the loss itself
 

@@ -1,0 +1,119 @@
+"""What a model is probably for, and the loss that fits: one guess for `inspect` and `train`, with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.model.ending import MOVES, ending
+
+# What each loss that is guessed is for.
+TASKS = {
+    "cross_entropy": "classification",
+    "bce": "binary or multi-label classification",
+    "mse": "regression",
+}
+PRODUCTS = ("Gemm", "MatMul", "Add")  # numbers without bounds come out of them
+LOOKED_AT = 1 << 16  # targets
+
+
+@dataclass(frozen=True)
+class Guess:
+    """`loss` is a name that `--loss` takes; empty where the model has its own, or nothing suggests one."""
+
+    task: str
+    loss: str
+    because: str
+
+
+def guess(model: ir.Model, targets: np.ndarray | None = None) -> Guess:
+    """Judge by the first float output and, where there are any, by the targets: they decide.
+
+    >>> import onnx
+    >>> model = ir.from_proto(onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["" : 17]>
+    ...     g (float[N, 4] x) => (float[N, 3] y) <float[4, 3] w = {1,2,3,4,5,6,7,8,9,1,2,3}>
+    ...     { y = MatMul(x, w) }'''))
+    >>> guess(model).loss
+    'cross_entropy'
+    >>> guess(model, np.array([0, 2, 1])).because
+    "the targets are integers, and output 'y' has one more axis than they have"
+    >>> guess(model, np.zeros((3, 3))).loss
+    'bce'
+    """
+    output = next(
+        (v for v in model.graph.outputs if v.dtype is None or v.dtype.is_floating_point()), None
+    )
+    if output is None:
+        return Guess("unknown", "", "no output is of a float type")
+    if targets is None:
+        return _of_output(output)
+    return _of_targets(output, np.asarray(targets))
+
+
+def _of_targets(output: ir.Value, targets: np.ndarray) -> Guess:
+    name, shape = f"output {output.name!r}", _shape(output)
+    rank = None if shape is None else len(shape)
+    over = rank == targets.ndim + 1
+    column = over and shape[-1] == 1
+    if not column and (rank is None or over) and _whole(targets):
+        because = f"the targets are integers, and {name} has one more axis than they have"
+        return _guessed("cross_entropy", because)
+    if not column and rank not in (None, targets.ndim):
+        because = (
+            f"the targets have rank {targets.ndim} and type {targets.dtype}, "
+            f"and {name} has rank {rank}"
+        )
+        return Guess("unknown", "", because)
+    like = f"and {name} has one column" if column else f"in the shape of {name}"
+    if np.isin(targets[:LOOKED_AT], (0, 1)).all():
+        return _guessed("bce", f"the targets are all 0 or 1, {like}")
+    return _guessed("mse", f"the targets are numbers, {like}")
+
+
+def _of_output(output: ir.Value) -> Guess:
+    """The activation at the end tells most, then the rank, then the last dim."""
+    name, shape = f"output {output.name!r}", _shape(output)
+    if "loss" in (output.name or "").lower() and shape in ([], [1]):
+        return Guess("a loss is built in", "", f"{name} is a scalar called a loss")
+    end = ending(output)
+    if end is not None:
+        loss = "bce" if end.node.op_type == "Sigmoid" else "cross_entropy"
+        return _guessed(loss, f"{name} comes out of {end.node.op_type}")
+    if shape is not None and len(shape) == 4:
+        because = f"{name} has four dims; with integers as targets, cross_entropy over axis 1"
+        return Guess("an image in, an image out", "mse", because)
+    if shape is not None and len(shape) == 3:
+        because = f"{name} has three dims"
+        return Guess("a sequence, an answer at each step", "cross_entropy", because)
+    width = shape[-1] if shape and isinstance(shape[-1], int) else None
+    if width is not None and width > 1 and _last_operator(output) in PRODUCTS:
+        return _guessed("cross_entropy", f"{name} has {width} columns of unbounded numbers")
+    if width == 1:
+        return _guessed("mse", f"{name} has one column")
+    return Guess("unknown", "mse", f"nothing in {name} tells")
+
+
+def _guessed(loss: str, because: str) -> Guess:
+    return Guess(TASKS[loss], loss, because)
+
+
+def _shape(output: ir.Value) -> list | None:
+    return None if output.shape is None else list(output.shape)
+
+
+def _last_operator(value: ir.Value) -> str:
+    """The operator that makes a value, seen through operators that only move it."""
+    node = value.producer()
+    while node is not None and node.op_type in (*MOVES, "Cast") and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+    return "" if node is None else node.op_type
+
+
+def _whole(targets: np.ndarray) -> bool:
+    """Labels, in whatever type they came."""
+    if targets.dtype.kind == "f":
+        return bool((targets == np.floor(targets)).all())
+    return targets.dtype.kind in "iu"
