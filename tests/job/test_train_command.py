@@ -295,7 +295,7 @@ def test_an_interruption_before_the_training_says_so(folder, capsys, monkeypatch
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(prepare, "match", interrupt)
+    monkeypatch.setattr(prepare, "find_target", interrupt)
     code, out, err = run(capsys, *TRAIN)
     assert (code, err) == (130, "")
     assert "nothing was changed. Start it again with the same command" in out

@@ -17,6 +17,7 @@ from onnxgrad.data import read as data
 from onnxgrad.errors import DataError
 from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.inspection.probe import first_load
+from onnxgrad.job.texts import split_names
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from onnxgrad.data.matching import match
     from onnxgrad.files.models import data_files
     from onnxgrad.inspection.reading import read
-    from onnxgrad.job.prepare import split_names, stored_classes
+    from onnxgrad.job.prepare import stored_classes
 
     path = Path(options.output)
     if path.suffix not in (".npz", ".csv"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
+from onnxgrad.data.columns import as_words, days, fills_missing, is_dates
 from onnxgrad.data.images import Images
 from onnxgrad.data.table import Table, is_number
 from onnxgrad.errors import DataError
@@ -22,10 +23,16 @@ class Feed:
     columns: list[str]
     shape: tuple[int, ...] | None  # of a row; None leaves it as it is
     dtype: np.dtype | None  # None leaves it as it is
+    dates: frozenset[str] = frozenset()  # columns of dates, which become days since 1970
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
-        parts = [arrays[name] for name in self.columns]
+        parts = [
+            days(arrays[name], f"column '{name}'") if name in self.dates else arrays[name]
+            for name in self.columns
+        ]
         array = parts[0] if len(parts) == 1 else np.stack(parts, 1)
+        if self.dtype == np.dtype(object):
+            array = as_words(array)
         array = array if self.dtype is None else array.astype(self.dtype)
         return array if self.shape is None else array.reshape(len(array), *self.shape)
 
@@ -46,7 +53,7 @@ class Matched:
 
 def check_inputs(model: ir.Model) -> None:
     """Refuse a model with an input that does not take one row per sample."""
-    wanted = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+    wanted = given_inputs(model)
     shapes = {v.name: None if v.shape is None else list(v.shape) for v in wanted}
     names = [str(s[0]) for s in shapes.values() if s and not isinstance(s[0], int)]
     for name, shape in shapes.items():
@@ -62,16 +69,50 @@ def check_inputs(model: ir.Model) -> None:
 
 def match(model: ir.Model, table: Table, target: str = "", ignore: tuple[str, ...] = ()) -> Matched:
     """Give every input of the model its columns; a column that is left over is the target."""
-    wanted = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+    return feed_inputs(model, table, find_target(model, table, target, ignore), ignore)
+
+
+def feed_inputs(model: ir.Model, table: Table, aim: Matched, ignore: tuple[str, ...]) -> Matched:
+    """Give every input its columns, beside the target that was found."""
+    wanted = given_inputs(model)
+    matched = Matched({}, aim.target, list(aim.classes), list(aim.notes))
+    names = [n for n in table.columns if n not in ignore and n != matched.target]
+    matched.inputs = _inputs(wanted, table, names, matched)
+    _refuse_gaps(wanted, table, matched)
+    return matched
+
+
+def find_target(
+    model: ir.Model, table: Table, target: str = "", ignore: tuple[str, ...] = ()
+) -> Matched:
+    """The target and the names of its classes, with no input matched yet."""
     for name in (*ignore, *filter(None, [target])):
         if name not in table.columns:
             raise DataError(f"{table.source} has no column '{name}'; it has {_listed(table)}")
     matched = Matched({}, classes=list(table.classes))
     free = [n for n in table.columns if n not in ignore]
-    matched.target = target or _guess_target(wanted, table, free, matched.notes)
-    matched.inputs = _inputs(wanted, table, [n for n in free if n != matched.target], matched)
+    matched.target = target or _guess_target(given_inputs(model), table, free, matched.notes)
+    if matched.target in table.gaps:
+        raise DataError(table.gaps[matched.target])
     _name_classes(table, matched)
     return matched
+
+
+def given_inputs(model: ir.Model) -> list[ir.Value]:
+    """The inputs that a batch gives: those that are no initializers."""
+    return [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+
+
+def _refuse_gaps(wanted: list[ir.Value], table: Table, matched: Matched) -> None:
+    """Refuse a column with gaps that feeds an input of a model that does not fill them."""
+    values = {v.name: v for v in wanted}
+    for name, feed in matched.inputs.items():
+        if fills_missing(values[name]):
+            table.filled.update(feed.columns)
+    for column in matched.columns:
+        if column in table.gaps and column not in table.filled:
+            hint = "; --missing mean or median fills such cells" if values else ""
+            raise DataError(table.gaps[column] + hint)
 
 
 def _listed(table: Table) -> str:
@@ -117,7 +158,7 @@ def _inputs(
             return {value.name: _one(value, names[0], table, matched.notes)}
         if names and all(table.columns[n].shape == () for n in names):
             matched.notes.append(f"input '{value.name}': {len(names)} columns side by side")
-            return {value.name: _side_by_side(value, names, table, matched.target)}
+            return {value.name: _side_by_side(value, names, table, matched)}
     missing = ", ".join(repr(v.name) for v in wanted if v.name not in names)
     have = ", ".join(names) or "nothing" + (" else" if matched.target else "")
     raise DataError(
@@ -134,10 +175,25 @@ def _one(value: ir.Value, name: str, table: Table, notes: list[str]) -> Feed:
         notes.extend(filter(None, [note]))
         return Feed([name], None, None)
     spec = table.columns[name]
-    if spec.dtype.kind in "US":
-        _refuse_text(value, name, table)
     shape = _row_shape(value, spec.shape, notes)
+    if value.dtype == ir.DataType.STRING:
+        return Feed([name], shape, np.dtype(object))
+    if spec.dtype.kind in "US":
+        dates = _dates(value, [name], table, notes)
+        return Feed([name], shape, np.dtype(value.dtype.numpy()), dates)
     return Feed([name], shape, _float(value, name, table, notes))
+
+
+def _dates(value: ir.Value, names: list[str], table: Table, notes: list[str]) -> frozenset[str]:
+    """The columns of dates; other text is refused."""
+    texts = [n for n in names if table.columns[n].dtype.kind in "US"]
+    for name in texts:
+        if not is_dates(table, name) or value.dtype.numpy().kind != "f":
+            _refuse_text(value, name, table)
+        notes.append(
+            f"column '{name}' holds dates: input '{value.name}' gets days since 1970-01-01"
+        )
+    return frozenset(texts)
 
 
 def _row_shape(value: ir.Value, shape: tuple[int, ...], notes: list[str]) -> tuple[int, ...] | None:
@@ -164,10 +220,9 @@ def _float(value: ir.Value, name: str, table: Table, notes: list[str]) -> np.dty
     return dtype
 
 
-def _side_by_side(value: ir.Value, names: list[str], table: Table, target: str) -> Feed:
-    for name in names:
-        if table.columns[name].dtype.kind in "US":
-            _refuse_text(value, name, table)
+def _side_by_side(value: ir.Value, names: list[str], table: Table, matched: Matched) -> Feed:
+    dates = _dates(value, names, table, matched.notes)
+    target = matched.target
     width, count = _width(value), len(names)
     if width is not None and width != count:
         beside = f" beside the target '{target}'" if target else ""
@@ -177,7 +232,8 @@ def _side_by_side(value: ir.Value, names: list[str], table: Table, target: str) 
         )
     dims = [] if value.shape is None else [d if isinstance(d, int) else -1 for d in value.shape][1:]
     fits = dims.count(-1) <= 1 and count % max(1, math.prod(d for d in dims if d > 0)) == 0
-    return Feed(names, tuple(dims) if dims and fits else None, np.dtype(value.dtype.numpy()))
+    shape = tuple(dims) if dims and fits else None
+    return Feed(names, shape, np.dtype(value.dtype.numpy()), dates)
 
 
 def _refuse_text(value: ir.Value, name: str, table: Table) -> None:

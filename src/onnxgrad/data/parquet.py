@@ -26,6 +26,7 @@ class ParquetTable(Table):
 
     def __init__(self, path: Path):
         self.source, self.loose, self.classes = str(path), False, []
+        self.gaps, self.filled = {}, set()  # gaps are met when their block is read
         self.where = lambda row: f"row {row}"
         self.file = _open(path)
         self.rows = self.file.metadata.num_rows
@@ -120,11 +121,11 @@ class ParquetTable(Table):
         self._refuse_nulls(values, name, row)
         array = np.asarray(values.to_numpy(zero_copy_only=False))
         if array.dtype == object:
-            array = array.astype(str)
+            array = np.array(["" if word is None else str(word) for word in array])
         return array.reshape(shape)
 
     def _refuse_nulls(self, values: Any, name: str, row: int) -> None:
-        if values.null_count:
+        if values.null_count and name not in self.filled:
             at = row + int(np.flatnonzero(np.asarray(values.is_null()))[0])
             raise DataError(f"{self.source}, row {at}: column '{name}' is empty")
 

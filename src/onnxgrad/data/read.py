@@ -21,6 +21,7 @@ from onnxgrad.files.paths import regular_file
 from onnxgrad.files.text import open_text, parse_json, read_text
 
 CSV_ROWS = 20_000  # of one chunk
+GAPS = ("", "NA", "N/A", "null", "NULL", "?")  # cells of a column of numbers that hold none
 
 
 def read(path: str | Path) -> Table:
@@ -98,12 +99,15 @@ def _csv_table(path: Path) -> Table:
     chunks = _csv_chunks(path, lines)
     names = _header(path, next(chunks))
     pieces: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    gaps: dict[str, str] = {}
     for number, rows in enumerate(chunks):
         if number == 0:
             _check_header(path, names, rows)
         _check_widths(path, lines[-len(rows) :], rows, len(names))
         for name, cells in zip(names, zip(*rows, strict=True), strict=True):
-            pieces[name].append(_piece(path, name, lines[-len(rows) :], cells))
+            texts = np.array([text.strip() for text in cells])
+            pieces[name].append(_piece(texts))
+            _note_gap(path, name, lines[-len(rows) :], texts, pieces[name][-1], gaps)
     if not lines:
         raise DataError(f"{path} has no rows below its header")
     words = {n for n, parts in pieces.items() if len({p.dtype.kind in "US" for p in parts}) > 1}
@@ -116,7 +120,8 @@ def _csv_table(path: Path) -> Table:
             for name in words:
                 pieces[name].append(np.array([row[names.index(name)].strip() for row in rows]))
     columns = {name: _column(parts) for name, parts in pieces.items()}
-    return Table(str(path), columns, where=lambda row: f"line {lines[row]}", loose=True)
+    where = lambda row: f"line {lines[row]}"  # noqa: E731
+    return Table(str(path), columns, where=where, loose=True, gaps=gaps)
 
 
 def _csv_chunks(path: Path, lines: list[int]) -> Iterator[list[list[str]]]:
@@ -176,18 +181,31 @@ def _check_widths(path: Path, lines: list[int], rows: list[list[str]], width: in
             )
 
 
-def _piece(path: Path, name: str, lines: list[int], cells: tuple[str, ...]) -> np.ndarray:
-    """Integers, else floats, else text."""
-    texts = [text.strip() for text in cells]
-    if "" in texts:
-        raise DataError(f"{path}, line {lines[texts.index('')]}: column '{name}' is empty")
-    array = np.array(texts)
+def _piece(texts: np.ndarray) -> np.ndarray:
+    """Integers, else floats with NaN for gaps, else text."""
     for kind in (np.int64, np.float64):
         try:
-            return array.astype(kind)
+            return texts.astype(kind)
         except (ValueError, OverflowError):
             continue
-    return array
+    empty = np.isin(texts, GAPS)
+    numbers = np.full(len(texts), np.nan)
+    try:
+        numbers[~empty] = texts[~empty].astype(np.float64)
+    except ValueError:
+        return texts
+    return numbers
+
+
+def _note_gap(path: Path, name: str, lines: list[int], texts, piece, gaps: dict[str, str]) -> None:
+    """Keep a sentence about the first cell of a column that holds nothing."""
+    if name in gaps or piece.dtype.kind == "i":
+        return
+    empty = np.flatnonzero(texts == "" if piece.dtype.kind == "U" else np.isin(texts, GAPS))
+    if empty.size:
+        text = str(texts[empty[0]])
+        what = f"holds {text!r}" if text else "is empty"
+        gaps[name] = f"{path}, line {lines[empty[0]]}: column '{name}' {what}"
 
 
 def _column(pieces: list[np.ndarray]) -> np.ndarray:
@@ -209,8 +227,25 @@ def _jsonl(path: Path) -> Table:
             numbers.append(number)
     if not records:
         raise DataError(f"{path} has no rows")
-    columns = {k: _stacked(path, k, numbers, [r[k] for r in records]) for k in records[0]}
-    return Table(str(path), columns, where=lambda row: f"line {numbers[row]}", loose=True)
+    gaps: dict[str, str] = {}
+    columns = {}
+    for key in records[0]:
+        values = _without_null(path, key, numbers, [r[key] for r in records], gaps)
+        columns[key] = _stacked(path, key, numbers, values)
+    where = lambda row: f"line {numbers[row]}"  # noqa: E731
+    return Table(str(path), columns, where=where, loose=True, gaps=gaps)
+
+
+def _without_null(path: Path, key: str, lines: list[int], values: list[Any], gaps) -> list[Any]:
+    """NaN among numbers and an empty text among texts, where JSON says null."""
+    if None not in values:
+        return values
+    first = next((v for v in values if v is not None), 0.0)
+    if isinstance(first, (list, dict)):
+        return values
+    gaps[key] = f"{path}, line {lines[values.index(None)]}: '{key}' is null"
+    gap = "" if isinstance(first, str) else float("nan")
+    return [gap if v is None else v for v in values]
 
 
 def _record(where: str, line: str, first: dict[str, Any] | None) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Table:
     """Columns that can be asked for any rows: arrays, memory-mapped arrays, folders of images.
 
     `loose` says that the format writes 1 and 1.0 alike, so that integers may stand for floats.
-    `classes` are the names of labels that are numbers already.
+    `classes` are the names of labels that are numbers already. `gaps` says of a column where its first
+    cell without a value is; `filled` are the columns whose gaps somebody takes care of.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Table:
         where: Callable[[int], str] | None = None,
         loose: bool = False,
         classes: list[str] | None = None,
+        gaps: Mapping[str, str] | None = None,
     ):
         self.source, self.arrays = source, dict(arrays)
         self.columns = {n: Column(a.dtype, tuple(a.shape[1:])) for n, a in arrays.items()}
         self.rows = len(next(iter(arrays.values())))
         self.where = where or (lambda row: f"row {row}")
         self.loose, self.classes = loose, classes or []
+        self.gaps, self.filled = dict(gaps or {}), set()
 
     def head(self, name: str, count: int = 1 << 16) -> np.ndarray:
         """The first rows of one column."""
@@ -51,6 +54,10 @@ class Table:
     def words(self, name: str) -> np.ndarray:
         """The different values of a column of text, sorted."""
         return np.unique(self.arrays[name])
+
+    def column(self, name: str) -> np.ndarray:
+        """All rows of one column."""
+        return np.concatenate([arrays[name] for _, arrays in self.parts([name], 1 << 16)])
 
     def parts(
         self,

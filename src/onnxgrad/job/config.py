@@ -36,8 +36,19 @@ class Config:
     output: str = setting("", "where to write the tuned model", short="-o", shown="FILE")
     target: str = setting("", "name of the target column or array (default: guessed)")
     ignore: str = setting("", "columns to leave out, with commas")
+    categories: str = setting("", "columns of categories, with commas (default: those of text)")
+    standardize: bool = setting(
+        False, "bring every column to mean 0 and deviation 1, inside the written model", bool
+    )
+    missing: str = setting(
+        "", "mean or median: what missing numbers become, inside the written model"
+    )
     val: str = setting(
         "0.2", "validation data: a file, or the share of rows to set aside; 0 for none"
+    )
+    split: str = setting(
+        "",
+        "how rows are set aside: random, stratified, time, time:COLUMN or group:COLUMN (default: by class)",
     )
     loss: str = setting(
         "",

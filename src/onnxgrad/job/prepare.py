@@ -11,13 +11,14 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.data import read as files
-from onnxgrad.data.batches import Batches, Goal, goal
-from onnxgrad.data.matching import Matched, check_inputs, match
+from onnxgrad.data.batches import LABELLED, Batches, Goal, goal
+from onnxgrad.data.matching import Matched, check_inputs, feed_inputs, find_target
 from onnxgrad.data.table import Table
 from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.paths import is_path
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
+from onnxgrad.job.texts import split_names
 from onnxgrad.model.guess import guess
 
 CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its classes, as a JSON list
@@ -74,24 +75,6 @@ class Prepared:
                 f"'{self.output.name}' of the model has {outputs}. A new last layer for them: --classes auto"
             )
 
-    def class_count(self, wanted: str) -> int:
-        """The number that --classes means: a number, or as many as the targets have."""
-        if wanted.isdecimal() and int(wanted) > 0:
-            return int(wanted)
-        if wanted != "auto":
-            raise ConfigError(f"--classes is {wanted!r}, expected auto or a number of classes")
-        if not self.matched.target:
-            raise ConfigError("--classes auto needs a target: name it with --target")
-        if self.matched.classes:
-            return len(self.matched.classes)
-        labels = self.table.words(self.matched.target)
-        if labels.dtype.kind not in "iu" or labels.size == 0 or labels.min() < 0:
-            raise ConfigError(
-                f"--classes auto: the target '{self.matched.target}' holds no class numbers; "
-                "expected words, or integers from 0 on"
-            )
-        return int(labels.max()) + 1
-
     def batch_size(self, wanted: int) -> tuple[int, bool]:
         """The rows of a batch, and whether the model fixes them."""
         sizes = {
@@ -108,23 +91,78 @@ class Prepared:
         return Batches(self.table, self.matched, self.goal(name), size, whole_only=fixed)
 
 
-def prepare(path: Any, data: str, target: str = "", ignore: str = "", loss: str = "") -> Prepared:
-    """Read both files, give every input its columns, and find target and loss where they are not given."""
+@dataclass
+class Opened:
+    """A model and a table, and what the table's target is for the model."""
+
+    path: Any
+    original: ir.Model
+    model: ir.Model
+    table: Table
+    ignore: tuple[str, ...]
+    aim: Matched
+    loss: str | None
+
+    def prepared(self, changed: Any = None) -> Prepared:
+        """Give every input its columns; `changed` is the model that takes the place of the file's."""
+        model = self.model if changed is None else read_model(changed)[1]
+        matched = feed_inputs(model, self.table, self.aim, self.ignore)
+        path = self.path if changed is None else changed
+        return Prepared(path, model, self.table, matched, self.loss, matched.notes)
+
+    def class_count(self, wanted: str) -> int:
+        """The number that --classes means: a number, or as many as the targets have."""
+        if wanted.isdecimal() and int(wanted) > 0:
+            return int(wanted)
+        if wanted != "auto":
+            raise ConfigError(f"--classes is {wanted!r}, expected auto or a number of classes")
+        if not self.aim.target:
+            raise ConfigError("--classes auto needs a target: name it with --target")
+        if self.aim.classes:
+            return len(self.aim.classes)
+        labels = self.table.words(self.aim.target)
+        if labels.dtype.kind not in "iu" or labels.size == 0 or labels.min() < 0:
+            raise ConfigError(
+                f"--classes auto: the target '{self.aim.target}' holds no class numbers; "
+                "expected words, or integers from 0 on"
+            )
+        return int(labels.max()) + 1
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the target is one column of classes."""
+        return self.loss in LABELLED and self.table.columns[self.aim.target].shape == ()
+
+
+def open_files(
+    path: Any,
+    data: str,
+    target: str = "",
+    ignore: tuple[str, ...] = (),
+    loss: str = "",
+    new_classes: bool = False,
+) -> Opened:
+    """Read both files, and find target and loss where they are not given.
+
+    `new_classes`: the names of classes that an earlier run wrote into the model do not count.
+    """
     original, model = read_model(path)
     # A model in memory came from a file that was loaded before.
     with first_load(path) if is_path(path) else contextlib.nullcontext():
         check_inputs(model)
         table = files.read(data)
-        matched = match(model, table, target, split_names(ignore))
-        _use_stored_classes(original, table, matched)
-    notes = matched.notes
-    if not matched.target:
-        return Prepared(path, model, table, matched, _own_loss(model, table, loss, notes), notes)
-    return Prepared(path, model, table, matched, loss or _guess(model, table, matched), notes)
+        aim = find_target(model, table, target, ignore)
+        if not new_classes:
+            _use_stored_classes(original, table, aim)
+    if aim.target:
+        return Opened(path, original, model, table, ignore, aim, loss or _guess(model, table, aim))
+    own = _own_loss(model, table, loss, aim.notes)
+    return Opened(path, original, model, table, ignore, aim, own)
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def prepare(path: Any, data: str, target: str = "", ignore: str = "", loss: str = "") -> Prepared:
+    """Read both files, give every input its columns, and find target and loss where they are not given."""
+    return open_files(path, data, target, split_names(ignore), loss).prepared()
 
 
 def stored_classes(model: ir.Model) -> list[str]:

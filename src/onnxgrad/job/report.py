@@ -15,7 +15,7 @@ from onnxgrad import _native
 from onnxgrad.files.write import write_bytes
 
 if TYPE_CHECKING:
-    from onnxgrad.job.run import Result
+    from onnxgrad.job.outcome import Result
 
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1f2328;background:#fff}

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.data import read as files
-from onnxgrad.data.arrays import Batch
 from onnxgrad.data.batches import Batches
-from onnxgrad.data.matching import match
+from onnxgrad.data.matching import feed_inputs
 from onnxgrad.data.table import is_number
 from onnxgrad.errors import ConfigError, DataError
+from onnxgrad.job.columns import TableStage
 from onnxgrad.job.config import Config
 from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
-from onnxgrad.job.prepare import CLASSES, Prepared, prepare, split_names
+from onnxgrad.job.outcome import Recorder, Result, Watched, confuse, describe, first_output
+from onnxgrad.job.prepare import CLASSES, Opened, Prepared, open_files
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.job.report import write_report
+from onnxgrad.job.rows import Rows, Split
+from onnxgrad.job.texts import split_names
 from onnxgrad.model.change import Change
 from onnxgrad.model.head import Head
 from onnxgrad.model.lora import Lora
@@ -35,35 +34,15 @@ from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.trainer import Trainer
 
 SAVE_SECONDS = 2.0  # between checkpoints: an epoch may be shorter than the writing of one
-MOST_CLASSES = 50  # of a confusion matrix that one can read
-
-
-@dataclass
-class Result:
-    """What a run was and became; the report is made of it."""
-
-    config: Config
-    model: str
-    folder: Path
-    notes: list[str]
-    before: dict[str, float]
-    after: dict[str, float] = field(default_factory=dict)
-    epochs: list[dict[str, float]] = field(default_factory=list)
-    steps: list[dict[str, float]] = field(default_factory=list)
-    parameters: list[dict[str, Any]] = field(default_factory=list)
-    confusion: np.ndarray | None = None
-    classes: list[str] = field(default_factory=list)
-    timing: dict[str, float] = field(default_factory=dict)  # seconds by part
-    trained_steps: int = 0
-    seconds: float = 0.0
-    stop: str = ""
-    comparison: Comparison | None = None
 
 
 class TrainingJob:
     """Prepared by the constructor, so that everything that can be refused is refused before the first step."""
 
-    def __init__(self, model: str, config: Config, resume: Path | None = None):
+    def __init__(
+        self, model: str, config: Config, resume: Path | None = None, rows: Rows | None = None
+    ):
+        """`rows` are those to train on and those to validate on; by default what --val says."""
         self.model, self.config, self.resume = model, config, resume
         config.check()
         check_output(config, model, adapter=lora_of(config) is not None and not config.merge)
@@ -71,13 +50,21 @@ class TrainingJob:
             self.folder, self._lock = resume, take(resume)
         else:
             check_folder(config)
-        prepared = self._prepare(model)
+        split = Split.parse(config.split)
+        self.ignore = ignore = (*split_names(config.ignore), *split.columns())
+        opened = open_files(
+            model, config.data, config.target, ignore, config.loss, bool(config.classes)
+        )
+        self.rows = rows or self._rows(split, opened)
         self.subject: Any = model  # what is trained, by way of the changes
-        self.changes: list[Change] = []
+        stage = TableStage(opened.model, opened.table, opened.aim, ignore, config)
+        self.changes: list[Change] = stage.changes(self.rows.train)
         if config.classes:
-            self.changes = [Head(prepared.class_count(config.classes), seed=config.seed)]
-            prepared = self._prepare(TrainableModel(model, changes=self.changes).source.proto)
+            self.changes.append(Head(opened.class_count(config.classes), seed=config.seed))
+        changed = TrainableModel(model, changes=self.changes).source.proto if self.changes else None
+        prepared = opened.prepared(changed)
         self.prepared, self.loss, self.notes = prepared, prepared.loss, list(prepared.notes)
+        self.notes += [*filter(None, [self.rows.note]), *stage.notes]
         self.trainer = self._trainer(prepared)
         self.data, self.validation = self._split(prepared)
         self.notes += [str(note) for note in self.trainer.notes]
@@ -90,9 +77,11 @@ class TrainingJob:
         if resume is None:  # last: a run that is refused leaves no folder
             self.folder, self._lock = new_folder(config, model)
 
-    def _prepare(self, model: Any) -> Prepared:
-        config = self.config
-        return prepare(model, config.data, config.target, config.ignore, config.loss)
+    def _rows(self, split: Split, opened: Opened) -> Rows:
+        if not is_number(self.config.val):
+            return Rows()
+        share, seed = float(self.config.val), self.config.seed
+        return split.resolved(opened.labelled).rows(opened.table, opened.aim.target, share, seed)
 
     def _quantise(self, prepared: Prepared) -> None:
         """Go on with the integer model, calibrated on the rows to train on."""
@@ -131,39 +120,17 @@ class TrainingJob:
         more = dict(shuffle=True, seed=self.config.seed, whole_only=fixed)
         if fixed:
             self.notes.append(f"batch size: {size}, which the model fixes")
-        text = self.config.val
-        if is_number(text):
-            rest, kept = self._shares(float(text), prepared.table.rows)
-            held = kept is not None and Batches(
-                prepared.table, prepared.matched, goal, size, chosen=kept, whole_only=fixed
-            )
-        else:
-            table = files.read(text)
-            names = prepared.matched.target, split_names(self.config.ignore)
-            rest, held = (
-                None,
-                Batches(table, match(prepared.model, table, *names), goal, size, whole_only=fixed),
-            )
-            self.notes.append(f"validation: the {table.rows:,} rows of {text}")
-        data = Batches(prepared.table, prepared.matched, goal, size, chosen=rest, **more)
-        self._check_sizes(data, held or None, size)
-        return data, held or None
-
-    def _shares(self, share: float, rows: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        if share == 0:
-            return None, None
-        if not 0 < share < 1:
-            raise ConfigError(f"--val is {share:g}, expected a share from 0 to 1, or a file")
-        count = max(1, round(rows * share))
-        if count >= rows:
-            raise ConfigError(
-                f"--val is {share:g}, which leaves nothing of {rows:,} rows to train on; 0 sets none aside"
-            )
-        order = np.random.default_rng([self.config.seed, 7]).permutation(rows)
-        self.notes.append(
-            f"validation: {count:,} of {rows:,} rows, set aside by seed {self.config.seed} (--val)"
-        )
-        return np.sort(order[count:]), np.sort(order[:count])
+        table, matched, held = prepared.table, prepared.matched, None
+        if self.rows.held is not None:
+            held = Batches(table, matched, goal, size, chosen=self.rows.held, whole_only=fixed)
+        elif not is_number(self.config.val):
+            other = files.read(self.config.val)
+            again = feed_inputs(prepared.model, other, matched, self.ignore)
+            held = Batches(other, again, goal, size, whole_only=fixed)
+            self.notes.append(f"validation: the {other.rows:,} rows of {self.config.val}")
+        data = Batches(table, matched, goal, size, chosen=self.rows.train, **more)
+        self._check_sizes(data, held, size)
+        return data, held
 
     def _check_sizes(self, data: Batches, held: Batches | None, size: int) -> None:
         for batches, what in ((data, "train"), (held, "validate")):
@@ -179,9 +146,7 @@ class TrainingJob:
         if self.loss != "cross_entropy" or self._takes_logits():
             return
         batch = next(self.data.in_order())
-        inputs = {n: batch.arrays[n] for n in self.trainer.input_names}
-        output = self.trainer.predict(inputs, batch_size=self.data.batch_size)
-        output = next(iter(output.values())) if isinstance(output, dict) else output
+        output = first_output(self.trainer, batch, self.data.batch_size)
         if output.ndim == 2 and (output >= 0).all() and np.allclose(output.sum(1), 1, atol=1e-3):
             name = self.prepared.output.name
             self.notes.append(
@@ -228,7 +193,9 @@ class TrainingJob:
         result.epochs, result.stop = list(history.epochs), history.stopped
         result.seconds, result.trained_steps = recorder.seconds(), self.trainer.steps
         result.after = self.trainer.evaluate(held)
-        self._describe(result, held, started_from)
+        describe(result, self.trainer, held, started_from)
+        if self.loss == "cross_entropy":
+            confuse(result, self.trainer, held, self.prepared.matched.classes)
         classes = self.prepared.matched.classes
         known = len(self.trainer.notes)
         if lora_of(self.config) and not self.config.merge:
@@ -276,81 +243,6 @@ class TrainingJob:
         folder = self.folder / "checkpoints"
         made.append(Checkpoint(folder, monitor=monitor, least_seconds=SAVE_SECONDS))
         return made
-
-    def _describe(self, result: Result, held: Batches, started_from) -> None:
-        result.timing = dict(self.trainer.clock.seconds)
-        norms = self.trainer.gradient_norms()
-        for name, array in self.trainer.get_weights().items():
-            wide = array.astype(np.float64)
-            change = float(np.linalg.norm(wide - started_from[name]))
-            row = {"name": name, "shape": list(array.shape), "norm": float(np.linalg.norm(wide))}
-            result.parameters.append({**row, "change": change, "gradient": norms.get(name)})
-        if self.loss == "cross_entropy":
-            self._confuse(result, held)
-
-    def _confuse(self, result: Result, held: Batches) -> None:
-        """Count which class was taken for which."""
-        for batch in held.epoch(0):
-            truth = batch.arrays[held.goal.name]
-            inputs = {n: batch.arrays[n] for n in self.trainer.input_names}
-            predicted = self.trainer.predict(inputs, batch_size=held.batch_size)
-            predicted = next(iter(predicted.values())) if isinstance(predicted, dict) else predicted
-            if np.ndim(truth) != 1 or predicted.ndim != 2 or predicted.shape[1] > MOST_CLASSES:
-                return
-            size = predicted.shape[1]
-            if result.confusion is None:
-                result.confusion = np.zeros((size, size), int)
-            np.add.at(result.confusion, (truth.astype(int), predicted.argmax(1)), 1)
-        names = self.prepared.matched.classes
-        result.classes = [names[i] if i < len(names) else str(i) for i in range(size)]
-
-
-class Recorder(Callback):
-    """Keeps the loss of every step, thinned out so that a long run stays small; goes on after a resume."""
-
-    def __init__(self, result: Result, on_begin: Callable[[], None]):
-        self.result, self.stride, self.on_begin = result, 1, on_begin
-        self.earlier, self.began = 0.0, time.monotonic()
-
-    def on_fit_begin(self, loop) -> None:
-        self.on_begin()  # a checkpoint was accepted by now: the settings of a resumed run may be replaced
-
-    def seconds(self) -> float:
-        """Of training, those before an interruption included."""
-        return self.earlier + time.monotonic() - self.began
-
-    def on_step_end(self, loop, logs) -> None:
-        if loop.trainer.steps % self.stride == 0:
-            keys = ("loss", "lr", "grad_norm")
-            self.result.steps.append(
-                {"step": loop.trainer.steps, **{k: logs[k] for k in keys if k in logs}}
-            )
-        if len(self.result.steps) > 2000:
-            self.result.steps, self.stride = self.result.steps[::2], self.stride * 2
-
-    def state(self) -> dict[str, Any]:
-        return {"steps": self.result.steps, "stride": self.stride, "seconds": self.seconds()}
-
-    def load_state(self, state, tensors) -> None:
-        self.result.steps, self.stride = list(state["steps"]), state["stride"]
-        self.earlier = state["seconds"]
-
-
-class Watched:
-    """Batches that pass by, with the first row of each input that holds infinity written down."""
-
-    def __init__(self, batches: Batches, endless: dict[str, str]):
-        self.batches, self.endless = batches, endless
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches as the rows lie, from number `start` on."""
-        for batch in itertools.islice(self.batches.in_order(), start, None):
-            for name in self.batches.matched.inputs:
-                array = batch.arrays[name]
-                if array.dtype.kind == "f" and name not in self.endless and np.isinf(array).any():
-                    row = int(np.argwhere(np.isinf(array))[0][0])
-                    self.endless[name] = batch.where(row)
-            yield batch
 
 
 def lora_of(config: Config) -> Lora | None:

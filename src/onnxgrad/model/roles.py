@@ -234,8 +234,8 @@ CHANNELS = 4  # of pictures, at most: a tensor of so many numbers is one of a me
 def _preparing(model: ir.Model) -> Iterable[ir.Value]:
     """Yield the tensors that shift and scale a float input before any layer.
 
-    What an input is divided by, or what is subtracted from it, is no weight. A factor or a term
-    is none where a picture's channels have one each.
+    What an input is divided by, or what is subtracted from it, is no weight, nor what takes the place
+    of NaN in it. A factor or a term is none where a picture's channels have one each.
     """
     waiting = [v for v in model.graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
     if not any(n.op_type in _LAYERS for n in model.graph):
@@ -245,6 +245,16 @@ def _preparing(model: ir.Model) -> Iterable[ir.Value]:
         for node, index in value.uses():
             if node.op_type in _MOVES and index == 0 and not node.domain:
                 waiting.append(node.outputs[0])
+                continue
+            if node.op_type == "Concat" and all(
+                v.is_graph_input() for v in node.inputs if _floats(v)
+            ):
+                waiting.append(node.outputs[0])
+                continue
+            if node.op_type == "Where" and index == 2 and node.inputs[0].producer() is not None:
+                if node.inputs[0].producer().op_type == "IsNaN":
+                    yield node.inputs[1]
+                    waiting.append(node.outputs[0])
                 continue
             other = next((v for v in node.inputs if v is not value and v is not None), None)
             if node.op_type not in ("Sub", "Div", "Mul", "Add") or other is None:
@@ -256,3 +266,11 @@ def _preparing(model: ir.Model) -> Iterable[ir.Value]:
             if picture or (node.op_type in ("Sub", "Div") and index == 0):
                 yield other
                 waiting.append(node.outputs[0])
+
+
+def _floats(value: ir.Value) -> bool:
+    """Whether a part of a row of columns is numbers of its own, not an encoded word."""
+    waiting = value
+    while (node := waiting.producer()) is not None and node.op_type in ("Flatten", "Cast"):
+        waiting = node.inputs[0]
+    return node is None or node.op_type != "OneHotEncoder"

@@ -83,6 +83,8 @@ class BoundSession:
 
     def run(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run on a batch of contiguous arrays; return the free outputs."""
+        if any(a.dtype == object for a in batch.values()):
+            return dict(zip(self.free, self.run_unbound(batch), strict=True))
         values = self.run_values(batch)
         return {name: value.numpy() for name, value in zip(self.free, values, strict=True)}
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.data.arrays import Batch
+from onnxgrad.data.columns import fills_missing
 from onnxgrad.errors import DataError
 from onnxgrad.graph import infer as shapes
 from onnxgrad.notes import Note
@@ -29,6 +30,7 @@ class Expected:
     classes: int | None = None
     ignore: int | None = None
     axis: int | None = None
+    gaps: bool = False  # NaN stands for what is missing, and the model fills it
 
 
 def of_input(value: ir.Value) -> Expected:
@@ -36,7 +38,9 @@ def of_input(value: ir.Value) -> Expected:
     dims = shapes.dims(value)
     if dims is not None:
         dims = tuple(None if d in NAMELESS else d for d in dims)
-    return Expected(value.name, "input", np.dtype(value.dtype.numpy()), dims)
+    return Expected(
+        value.name, "input", np.dtype(value.dtype.numpy()), dims, gaps=fills_missing(value)
+    )
 
 
 def of_target(target: Target) -> Expected:
@@ -109,6 +113,8 @@ def _converted(array: np.ndarray, e: Expected) -> np.ndarray:
     """Floats become the model's floats, integers its integers; a change of kind is refused."""
     if array.dtype == e.dtype:
         return array
+    if e.dtype == object and array.dtype.kind == "U":
+        return array.astype(object)
     kinds = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
     if array.dtype.kind not in kinds.get(e.dtype.kind, e.dtype.kind):
         hint = ""
@@ -155,7 +161,7 @@ def _check_values(array: np.ndarray, e: Expected, batch: Batch) -> None:
     if array.size == 0:
         return
     if array.dtype.kind == "f":
-        if np.isnan(array.min()):  # min passes NaN on, and is faster than isnan
+        if not e.gaps and np.isnan(array.min()):  # min passes NaN on, and is faster than isnan
             row = int(np.argwhere(np.isnan(array))[0][0]) if array.ndim else 0
             raise DataError(f"{e.kind} {e.name!r} holds NaN in {batch.where(row)}")
     elif e.classes is not None:
