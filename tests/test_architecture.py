@@ -232,8 +232,8 @@ TABLES = (
 )
 
 
-# Folders of tests that mirror no folder of code: tables, recordings, and what is compared live.
-OF_NO_CODE = {"cases", "reference", "golden", "live", "docs"}
+# Folders of tests that mirror no folder of code: tables, recordings, what is compared live, whole walks.
+OF_NO_CODE = {"cases", "reference", "golden", "live", "docs", "stories"}
 MIRRORED = (
     PACKAGE,
     NATIVE,
