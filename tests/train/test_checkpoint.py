@@ -236,6 +236,42 @@ def test_old_checkpoints_are_removed(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
 
 
+def test_checkpoints_of_other_runs_stay(tmp_path):
+    """A resumed run counts its own from before; another run in the same folder loses nothing."""
+    for other in ("step-00000001", "step-00009999", "step-my notes", ".unfinished-mine"):
+        (tmp_path / other).mkdir()
+        (tmp_path / other / "trainer_state.json").write_text("{}")
+    theirs = {p.name for p in tmp_path.iterdir()} - {"step-00000001"}  # a name that this run writes
+    for steps, resume in ((4, None), (8, tmp_path / "step-00000004")):
+        trainer, (x, y) = make()
+        watch = callbacks.Checkpoint(tmp_path, every_steps=1, save_total_limit=2)
+        trainer.fit(x, y, epochs=2, callbacks=[watch], max_steps=steps, resume=resume)
+        own = {f"step-{steps - 1:08d}", f"step-{steps:08d}"}
+        assert {p.name for p in tmp_path.iterdir()} == theirs | own
+
+
+def test_a_list_of_foreign_names_removes_nothing(tmp_path):
+    (tmp_path / "diary").mkdir()
+    (tmp_path / "diary" / "trainer_state.json").write_text("{}")
+    watch = callbacks.Checkpoint(tmp_path / "run", every_steps=1, save_total_limit=1)
+    watch.load_state({"best": None, "saved": ["../diary", 7, "step-../diary"]}, {})
+    trainer, (x, y) = make()
+    trainer.fit(x, y, epochs=1, callbacks=[watch], max_steps=3)
+    assert (tmp_path / "diary" / "trainer_state.json").exists()
+
+
+def test_a_checkpoint_that_stepped_aside_comes_back(tmp_path):
+    """Killed between the two renames that put a new `best` in the place of the old one."""
+    trainer, _ = make()
+    trainer.save_checkpoint(tmp_path / "best")
+    nobody = 2**22 + 1  # more than any process number
+    os.rename(tmp_path / "best", tmp_path / f".unfinished-{nobody}-old-best")
+    (tmp_path / f".unfinished-{nobody}-0123abcd-best").mkdir()
+    checkpoint.remove_unfinished(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["best"]
+    trainer.load_checkpoint(tmp_path / "best")
+
+
 def test_a_plateau_schedule_is_resumed(tmp_path):
     def plateau():
         return make(schedule=schedules.ReduceOnPlateau("val_loss", 0.5, patience=0, threshold=0.9))

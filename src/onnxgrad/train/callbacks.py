@@ -141,10 +141,11 @@ class EarlyStopping(Callback):
 class Checkpoint(Callback):
     """Save checkpoints `step-00000120` in `folder`, after epochs or every so many steps.
 
-    `save_total_limit` keeps the newest ones only. With `monitor`, the best epoch is also saved as
-    `best`. They are written whole or not at all; `fit(resume=folder)` continues from the newest.
-    Ctrl-C saves one, too. `last` is the path of the newest. Epochs that end less than
-    `least_seconds` after the last save are passed over, save the final one.
+    `save_total_limit` keeps the newest ones of this run only; those of other runs in the folder stay.
+    With `monitor`, the best epoch is also saved as `best`. They are written whole or not at all;
+    `fit(resume=folder)` continues from the newest. Ctrl-C saves one, too. `last` is the path of the
+    newest. Epochs that end less than `least_seconds` after the last save are passed over, save the
+    final one.
     """
 
     order = 100  # after those whose state it saves
@@ -164,6 +165,7 @@ class Checkpoint(Callback):
         self.save_total_limit = save_total_limit
         self.best = Best(monitor, mode) if monitor else None
         self.last: Path | None = None
+        self._saved: list[str] = []  # names of checkpoints of this run, the oldest first
         self.least_seconds, self._saved_at = least_seconds, -math.inf
 
     def on_fit_begin(self, loop: EpochLoop) -> None:
@@ -188,11 +190,19 @@ class Checkpoint(Callback):
 
     def save(self, loop: EpochLoop) -> Path:
         """Save where the run stands now."""
-        path = self.folder / f"step-{loop.trainer.steps:08d}"
-        self._save(loop, path)
+        path = self.folder / checkpoint.name_of(loop.trainer.steps)
+        before = self._saved
+        self._saved = [*(name for name in before if name != path.name), path.name]
+        try:
+            self._save(loop, path)
+        except BaseException:
+            self._saved = before
+            raise
         self.last, self._saved_at = path, time.monotonic()
         if self.save_total_limit is not None:
-            checkpoint.prune(self.folder, self.save_total_limit)
+            for name in self._saved[: -self.save_total_limit]:
+                checkpoint.remove(self.folder / name)
+            self._saved = self._saved[-self.save_total_limit :]
         return path
 
     def _save(self, loop: EpochLoop, path: Path) -> None:
@@ -200,11 +210,15 @@ class Checkpoint(Callback):
         checkpoint.save(dataclasses.replace(loop.state(), extra={"best": best}), path)
 
     def state(self) -> dict[str, Any]:
-        return {"best": None if self.best is None else self.best.value}
+        best = None if self.best is None else self.best.value
+        return {"best": best, "saved": self._saved}
 
     def load_state(self, state: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
         if self.best is not None:
             self.best.continue_from(state["best"])
+        saved = state.get("saved")  # absent in older ones
+        listed = saved if isinstance(saved, list) else []
+        self._saved = [name for name in listed if checkpoint.is_name(name)]
 
 
 class _Log(Callback):

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ FORMAT = 2
 STATE = "trainer_state.json"
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 _TEMPORARY = ".unfinished-"
+_UNFINISHED = re.compile(r"\.unfinished-(\d+)-(old|gone|[0-9a-f]{8})-(.+)")  # process, why, name
+_NAME = re.compile(r"step-\d{8,}")
 _OPTIMIZER_STATE, _CALLBACK = "optimizer/", "callback/"  # prefixes in optimizer.safetensors
 # fields of a TrainState that trainer_state.json holds as they are
 _PLAIN = ("model", "step", "batches", "seed", "optimizer", "schedule", "callbacks")
@@ -102,10 +105,20 @@ def _publish(temporary: Path, path: Path) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what a killed process left; a process that still runs keeps its own."""
-    for left in folder.glob(f"{_TEMPORARY}*"):
-        owner = left.name[len(_TEMPORARY) :].split("-")[0]
-        if not owner.isdigit() or int(owner) == os.getpid() or not _alive(int(owner)):
+    """Remove what a killed process left; a process that still runs keeps its own.
+
+    One killed while a checkpoint took the place of another leaves the old one aside: it gets its name back.
+    """
+    for left in sorted(folder.glob(f"{_TEMPORARY}*")):
+        match = _UNFINISHED.fullmatch(left.name)
+        if match is None:
+            continue  # none of ours
+        owner, why, name = int(match[1]), match[2], match[3]
+        if owner != os.getpid() and _alive(owner):
+            continue
+        if why == "old" and not (folder / name).exists():
+            os.rename(left, folder / name)
+        else:
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -207,12 +220,23 @@ def _below(prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]
     return {n[len(prefix) :]: a for n, a in tensors.items() if n.startswith(prefix)}
 
 
-def prune(folder: str | os.PathLike[str], keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints of a folder."""
-    for old in checkpoints(folder)[keep:]:
-        gone = old.parent / f"{_TEMPORARY}{os.getpid()}-gone-{old.name}"
-        os.rename(old, gone)  # first out of sight: a half-removed checkpoint must not look whole
-        shutil.rmtree(gone, ignore_errors=True)
+def name_of(step: int) -> str:
+    """Return the name of the checkpoint of a step, in the folder of a run."""
+    return f"step-{step:08d}"
+
+
+def is_name(name: object) -> bool:
+    """Whether `name_of` gives such names: what a file lists is removed only then."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def remove(old: Path) -> None:
+    """Remove a checkpoint of this run, if it is still there and is one."""
+    if not (old / STATE).is_file() or old.is_symlink():
+        return
+    gone = old.parent / f"{_TEMPORARY}{os.getpid()}-gone-{old.name}"
+    os.rename(old, gone)  # first out of sight: a half-removed checkpoint must not look whole
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _versions() -> dict[str, str]:
