@@ -40,6 +40,8 @@ TRANSPOSED = [
          {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
         ("SAME_LOWER", (1, 2, 4, 4), (2, 3, 3, 3),
          {"strides": [2, 3], "auto_pad": "SAME_LOWER"}),
+        ("output_padding with output_shape", (1, 2, 4, 4), (2, 3, 3, 3),
+         {"strides": [2, 3], "output_padding": [1, 1], "output_shape": [8, 12]}),
         ("groups", (1, 4, 4, 4), (4, 3, 2, 2), {"group": 2}),
     ]
 ]  # fmt: skip
