@@ -8,13 +8,14 @@ NATIVE := $(shell find native -type f \( -name '*.cpp' -o -name '*.h' -o -name '
 FUZZ   := $(wildcard fuzz/*.cpp fuzz/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tour test check bench goldens goldens-dropin models versions wheels docs format lint clean
+.PHONY: help demo tour test check mutants bench goldens goldens-dropin models versions wheels docs format lint clean
 
 help:
 	@echo "make demo      train a small network on handwritten digits, from one ONNX file to another"
 	@echo "make tour      run every kernel in both hosts and compare it with its reference"
 	@echo "make test      run the tests"
 	@echo "make check     sanitizers, every instruction set, property tests, comparisons with PyTorch (slow)"
+	@echo "make mutants   plant mistakes in the package and see whether a test notices each (slow)"
 	@echo "make bench     compare speed with PyTorch and onnxruntime-training 1.19.2"
 	@echo "make versions  run the cases in onnxruntime 1.19 to the newest"
 	@echo "make wheels    build and try a wheel on every Python from 3.10 that is found"
@@ -58,6 +59,12 @@ test: $(VENV)/tested
 
 check: $(VENV)/tested
 	@$(RUN) tools/check.py
+
+# MUTANTS="--count 300 --seed 2"; the first time it records which lines every test runs.
+mutants: $(VENV)/tested
+	@test -d build/mutants/recording || $(RUN) tools/mutants record
+	@$(RUN) tools/mutants planted
+	@$(RUN) tools/mutants random $(MUTANTS)
 
 bench: $(VENV)/tested
 	@$(RUN) bench/run.py --output bench/results/latest.json $(BENCH)

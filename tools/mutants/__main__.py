@@ -1,0 +1,192 @@
+"""Plant small mistakes in the package, one at a time, and see whether a test notices: `make mutants`.
+
+    python tools/mutants record                        which lines every test runs; once, and after many changes
+    python tools/mutants record tests/new_test.py      the same for some tests, added to what is known
+    python tools/mutants random --count 300 --seed 1   mistakes drawn from all of src/onnxgrad
+    python tools/mutants planted                       the mistakes of planted.py, each of which must be noticed
+    python tools/mutants report --count 300 --seed 1   the results so far
+
+A mutant gets the tests that run its line: files in turn, the quickest first, some seconds of them; the first that
+fails ends it. A survivor gets a second, longer round with the other tests of those files, too. Results are kept in
+build/mutants: a run that was stopped continues, and survivors are tried again by `--again` after tests were added.
+Survivors for a reason stand in survivors.txt; any other makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE / "hook"))
+
+import changes  # noqa: E402
+import planted  # noqa: E402
+import server  # noqa: E402
+import tests_of  # noqa: E402
+from changes import Mutant  # noqa: E402
+from tests_of import Tests  # noqa: E402
+
+ROOT = HERE.parents[1]
+SOURCE = ROOT / "src"
+FOLDER = Path(os.environ.get("ONNXGRAD_MUTANTS", ROOT / "build" / "mutants"))
+RECORDINGS = FOLDER / "recording"
+ACCEPTED = HERE / "survivors.txt"
+SECONDS = {False: 10.0, True: 90.0}  # of tests, in the first round and in the second
+# The other tests are of the native code, of documents, or of how the files lie.
+RECORDED = ["autodiff", "data", "dropin", "files", "graph", "inspection", "job", "model", "stepfile", "train",
+            "test_check.py", "test_inspect.py", "test_cli_ops.py", "test_errors_models.py", "test_session_errors.py",
+            "test_session_fusions.py", "test_public_face.py", "test_hosts.py", "test_numpy_arguments.py"]  # fmt: skip
+
+
+def record(tests: list[str]) -> int:
+    if not tests:
+        shutil.rmtree(RECORDINGS, ignore_errors=True)
+    everything = ["-n", "2", *(f"tests/{name}" for name in RECORDED)]
+    return tests_of.record(ROOT, RECORDINGS / str(time.time_ns()), tests or everything)
+
+
+# ---- which mistakes
+
+
+def drawn(count: int, seed: int, only: str) -> list[Mutant]:
+    """Draw mutants: packages by their lines, then any change of it; at most one in a line."""
+    by_package = defaultdict(list)
+    weights: Counter[str] = Counter()
+    for path in sorted(SOURCE.glob(f"onnxgrad/{only}")):
+        below = path.relative_to(SOURCE).as_posix()
+        package = below.split("/")[1]
+        source = path.read_text(encoding="utf-8")
+        weights[package] += source.count("\n")
+        by_package[package] += changes.mutants(below, source)
+    rng = random.Random(seed)
+    chosen: dict[tuple[str, int], Mutant] = {}
+    names = [name for name in by_package if by_package[name]]
+    while len(chosen) < count:
+        package = rng.choices(names, [weights[name] for name in names])[0]
+        mutant = rng.choice(by_package[package])
+        if (mutant.path, mutant.line) in chosen:
+            continue
+        if changes.is_another_program(mutant, (SOURCE / mutant.path).read_text(encoding="utf-8")):
+            chosen[mutant.path, mutant.line] = mutant
+    return list(chosen.values())
+
+
+# ---- one mutant
+
+
+def lines_of(mutant: Mutant) -> list[int]:
+    """Return the lines that a test must run to meet the change: its own; those of the body for a default."""
+    tree = ast.parse((SOURCE / mutant.path).read_text(encoding="utf-8"))
+    own = list(range(mutant.start[0], mutant.end[0] + 1))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            head = range(node.lineno, node.body[0].lineno)
+            if mutant.line in head:
+                return list(range(node.body[0].lineno, node.end_lineno + 1))
+        elif isinstance(node, ast.stmt) and not isinstance(node, (ast.ClassDef, ast.Module)):
+            simple = not hasattr(node, "body")
+            if simple and node.lineno <= mutant.line <= node.end_lineno:
+                own += range(node.lineno, node.end_lineno + 1)
+    return sorted(set(own))
+
+
+def chosen_tests(tests: Tests, mutant: Mutant, thorough: bool) -> set[str]:
+    covering = tests.covering(mutant.path, lines_of(mutant))
+    if (
+        not covering
+    ):  # it runs when the module is imported, or in what is computed once for many tests
+        covering = tests.of_file(mutant.path)
+    return covering | tests.siblings(covering) if thorough else covering
+
+
+def judge(tests: Tests, mutant: Mutant, number: int, thorough: bool) -> str | None:
+    """Return what noticed the mutant; None for a survivor."""
+    queue = tests.queue(chosen_tests(tests, mutant, thorough), SECONDS[thorough], number)
+    if not queue:
+        return None
+    source = FOLDER / f"mutant-{os.getpid()}.py"
+    output = source.with_suffix(".txt")
+    source.write_text(mutant.applied((SOURCE / mutant.path).read_text("utf-8")), encoding="utf-8")
+    needed = sum(tests.seconds[t] for t in queue) + sum(tests.files.values()) / len(tests.files)
+    return server.fails(mutant.module, source, queue, 4 * needed + 60, output)
+
+
+# ---- a run
+
+
+def run(mutants: list[Mutant], title: str, part: tuple[int, int], again: bool) -> None:
+    """Judge the mutants of a part that have no result yet, and the survivors anew with `again`."""
+    file = FOLDER / f"{title}-{part[0]}of{part[1]}.json"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    known = all_results(title)
+    tests = Tests(RECORDINGS, SOURCE)
+    server.load(ROOT)
+    for number, mutant in enumerate(mutants):
+        done = known.get(str(mutant), False)
+        if number % part[1] != part[0] or done or (done is None and not again):
+            continue
+        noticed = (None if again else judge(tests, mutant, number, False)) or judge(
+            tests, mutant, number, True
+        )
+        results[str(mutant)] = noticed
+        file.write_text(json.dumps(results, indent=1, ensure_ascii=False))
+        print(f"{'✓' if noticed else '✗'} {mutant}   {noticed or ''}", flush=True)
+
+
+def all_results(title: str) -> dict[str, str | None]:
+    """Return what noticed each mutant so far; None where nothing did."""
+    found: dict[str, str | None] = {}
+    for file in sorted(FOLDER.glob(f"{title}-*of*.json")):
+        for mutant, noticed in json.loads(file.read_text()).items():
+            found[mutant] = found.get(mutant) or noticed
+    return found
+
+
+def report(mutants: list[Mutant], title: str) -> int:
+    known = all_results(title)
+    results = {m: known[str(m)] for m in mutants if str(m) in known}
+    survivors = [m for m, noticed in results.items() if not noticed]
+    share = 100 * (1 - len(survivors) / max(1, len(results)))
+    print(f"{len(results) - len(survivors)} of {len(results)} mutants were noticed ({share:.1f} %)")
+    text = ACCEPTED.read_text(encoding="utf-8") if ACCEPTED.exists() else ""
+    accepted = {m for m in survivors if m.change in text}
+    for mutant in survivors:
+        print(f"{'·' if mutant in accepted else '✗'} {mutant}")
+    return 1 if set(survivors) - accepted else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=["record", "random", "planted", "report"])
+    parser.add_argument("tests", nargs="*", help="for record: these tests only")
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="**/*.py", help="a pattern of files below src/onnxgrad")
+    parser.add_argument("--part", default="0/1", help="0/2 and 1/2: two halves, for two processes")
+    parser.add_argument("--again", action="store_true", help="try the survivors once more")
+    options = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if options.what == "record":
+        return record(options.tests)
+    if options.what == "planted":
+        title, mutants = "planted", planted.mutants(SOURCE)
+    else:
+        title = f"random-{options.seed}-{options.count}"
+        mutants = drawn(options.count, options.seed, options.only)
+    if options.what != "report":
+        part = tuple(int(n) for n in options.part.split("/"))
+        run(mutants, title, part, options.again)
+    return report(mutants, title)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""A process that has loaded what tests need, but not onnxgrad, and forks itself for every mutant."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import onnxgrad_mutant as hook
+
+# What takes long to import, and none of it imports onnxgrad.
+LOADED = ("pytest", "_pytest.main", "_pytest.python", "hypothesis", "numpy", "onnx", "onnx.shape_inference",
+          "onnx.version_converter", "onnx_ir", "onnx_ir.passes.common", "onnxruntime", "safetensors.numpy",
+          "rich.console", "rich.table", "rich.progress", "yaml", "flatbuffers", "PIL.Image",
+          "pyarrow", "pyarrow.parquet")  # fmt: skip
+
+
+def load(root: Path) -> None:
+    """Import what every test will need."""
+    for name in LOADED:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # an extra; tests that need it are skipped
+            continue
+    assert "onnxgrad" not in sys.modules
+    sys.path[:0] = [str(root), str(root / "tests")]
+
+
+def fails(module: str, source: Path, tests: list[str], seconds: float, output: Path) -> str | None:
+    """Run the tests on a package whose `module` comes from the file `source`.
+
+    Return the test that fails, "too long" or "a signal"; None when all pass.
+    """
+    child = os.fork()
+    if child == 0:
+        _run(module, source, tests, output)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            _end_group(child)
+            return _verdict(os.waitstatus_to_exitcode(status), output)
+        time.sleep(0.02)
+    _end_group(child)
+    os.waitpid(child, 0)
+    return "too long"
+
+
+def _end_group(leader: int) -> None:
+    """End what a test may have started and left: the group that the child leads."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _verdict(code: int, output: Path) -> str | None:
+    if code == 0:
+        return None
+    if code < 0:
+        return f"signal {-code}"
+    text = output.read_text(errors="replace")
+    failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if code == 1 and failed:
+        return failed[0].split(" - ")[0].split(" ", 1)[1][:150]
+    return f"pytest ended with {code}"
+
+
+def _run(module: str, source: Path, tests: list[str], output: Path) -> None:
+    os.setpgid(0, 0)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ["ONNXGRAD_MUTANT"] = f"{module}:{source}"
+    os.environ["PYTHONPATH"] = str(Path(hook.__file__).parent)
+    hook.change(module, source.read_text(encoding="utf-8"))
+    import pytest
+
+    try:
+        options = [
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "--no-header",
+            "--tb=line",
+            "-rfE",
+        ]
+        code = pytest.main([*options, *tests])
+    except BaseException:
+        code = 3
+    sys.stdout.flush()
+    os._exit(int(code))
