@@ -41,17 +41,20 @@ FOLDER = Path(os.environ.get("ONNXGRAD_MUTANTS", ROOT / "build" / "mutants"))
 RECORDINGS = FOLDER / "recording"
 ACCEPTED = HERE / "survivors.txt"
 SECONDS = {False: 10.0, True: 90.0}  # of tests, in the first round and in the second
-# The other tests are of the native code, of documents, or of how the files lie.
-RECORDED = ["autodiff", "data", "dropin", "files", "graph", "inspection", "job", "model", "stepfile", "train",
-            "test_check.py", "test_inspect.py", "test_cli_ops.py", "test_errors_models.py", "test_session_errors.py",
-            "test_session_fusions.py", "test_public_face.py", "test_hosts.py", "test_numpy_arguments.py"]  # fmt: skip
 
 
 def record(tests: list[str]) -> int:
     if not tests:
         shutil.rmtree(RECORDINGS, ignore_errors=True)
-    everything = ["-n", "2", *(f"tests/{name}" for name in RECORDED)]
+    everything = ["-n", "2", *tests_of_the_package()]
     return tests_of.record(ROOT, RECORDINGS / str(time.time_ns()), tests or everything)
+
+
+def tests_of_the_package() -> list[str]:
+    """Return the folders of tests named like those of the package; the others are of native code and documents."""
+    names = sorted(p.name for p in (SOURCE / "onnxgrad").iterdir() if p.is_dir())
+    folders = [f"tests/{name}" for name in (*names, "hosts") if (ROOT / "tests" / name).is_dir()]
+    return [*folders, "tests/test_public_face.py"]
 
 
 # ---- which mistakes
