@@ -53,16 +53,18 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.dropin.artifacts import LossType, OptimType, generate_artifacts
+    from onnxgrad.files.models import ModelFile
     from onnxgrad.inspection.reading import read
 
-    read(options.model)  # a file that is no model gives its sentence here
-    trained, frozen = choose(options.model, options.train, options.freeze)
+    model = ModelFile.of(options.model)
+    read(model)  # a file that is no model gives its sentence here
+    trained, frozen = choose(model, options.train, options.freeze)
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     loss, optimizer = LOSSES[options.loss], OPTIMIZERS[options.optim]
     try:
         generate_artifacts(
-            options.model,
+            model,
             requires_grad=trained,
             frozen_params=frozen,
             loss=None if loss is None else LossType[loss],

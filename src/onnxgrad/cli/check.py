@@ -40,16 +40,18 @@ def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False)
     with Probe(options.model) as running:
         from onnxgrad.checking import check_gradients
+        from onnxgrad.files.models import ModelFile
         from onnxgrad.inspection.reading import read
 
-        read(options.model)  # a file that is no model gives its sentence here
+        model = ModelFile.of(options.model)
+        read(model)  # a file that is no model gives its sentence here
         verdict = running.verdict()
     if verdict.crashed:
         raise ModelError(f"{options.model}: {verdict.text}")
     data = arrays(options.data) if options.data else None
     with console.status("checking") as status:
         result = check_gradients(
-            options.model,
+            model,
             data,
             directions=options.directions,
             seed=options.seed,

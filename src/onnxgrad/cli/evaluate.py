@@ -28,11 +28,13 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
+    from onnxgrad.files.models import ModelFile
     from onnxgrad.job.prepare import prepare
     from onnxgrad.train.trainer import Trainer
 
-    job = prepare(options.model, options.data, options.target, options.ignore, options.loss)
-    trainer = Trainer(options.model, loss=job.loss, metrics=job.metrics(options.metrics))
+    model = ModelFile.of(options.model)
+    job = prepare(model, options.data, options.target, options.ignore, options.loss)
+    trainer = Trainer(model, loss=job.loss, metrics=job.metrics(options.metrics))
     target = trainer.target_names[0] if job.loss is not None else ""
     batches = job.all_rows(target, options.batch_size)
     result = trainer.evaluate(batches)

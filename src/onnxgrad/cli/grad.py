@@ -43,19 +43,21 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
+    from onnxgrad.files.models import ModelFile
     from onnxgrad.inspection.reading import read
 
     console = Console(highlight=False)
     check_target(options.output, options.model)
-    original, _ = read(options.model)
+    model = ModelFile.of(options.model)
+    original, _ = read(model)
     of = options.of or only_float_output(original)
     value = next((v for v in original.graph.outputs if v.name == of), None)
     scalar = value is not None and value.shape is not None and all(d == 1 for d in value.shape)
     ops = "standard" if options.standard_ops else "fused"
     if scalar:
-        result = onnxgrad.grad(options.model, of=of, wrt=options.wrt, ops=ops)
+        result = onnxgrad.grad(model, of=of, wrt=options.wrt, ops=ops)
     else:
-        result = onnxgrad.vjp(options.model, outputs=[of], wrt=options.wrt, ops=ops)
+        result = onnxgrad.vjp(model, outputs=[of], wrt=options.wrt, ops=ops)
     save(result, options.output)
     names = [o.name for o in result.graph.output][len(original.graph.outputs) :]
     console.print(f"wrote [bold]{escape(options.output)}[/bold]: {len(result.graph.node):,} nodes")

@@ -41,19 +41,20 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.data.matching import match
-    from onnxgrad.files.models import data_files
+    from onnxgrad.files.models import ModelFile, data_files
     from onnxgrad.inspection.reading import read
     from onnxgrad.job.prepare import stored_classes
 
     path = Path(options.output)
     if path.suffix not in (".npz", ".csv"):
         raise DataError(f"-o {path} ends in '{path.suffix}', expected .npz or .csv")
-    check_target(path, options.model, options.data, *data_files(options.model))
-    original, prepared = read(options.model)
+    model = ModelFile.of(options.model)
+    check_target(path, model, options.data, *data_files(model))
+    original, prepared = read(model)
     with first_load(options.model):
         table = data.read(options.data)
         matched = match(prepared, table, options.target, split_names(options.ignore))
-    outputs = predict(options.model, prepared, table, matched, options.batch_size)
+    outputs = predict(model, prepared, table, matched, options.batch_size)
     classes = stored_classes(original)
     content = as_csv(outputs, classes) if path.suffix == ".csv" else as_npz(outputs)
     write_bytes(path, content)

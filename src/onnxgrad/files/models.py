@@ -18,11 +18,40 @@ from onnxgrad.files.paths import is_path, name_of, printable, read_bytes, regula
 LARGEST = 1 << 31  # bytes: a protobuf message ends there
 
 
+class ModelFile(os.PathLike):
+    """A path whose file is read and checked once: whatever takes the path of a model takes it.
+
+    A command makes one of its argument and hands it on. The message is shared by all who read it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self._path, self._proto = os.fspath(path), None
+
+    @staticmethod
+    def of(model: Any) -> Any:
+        """A path as such a file; anything else as it is."""
+        return ModelFile(model) if is_path(model) and not isinstance(model, ModelFile) else model
+
+    def __fspath__(self) -> str:
+        return self._path
+
+    def __str__(self) -> str:
+        return self._path
+
+    def proto(self) -> onnx.ModelProto:
+        """The message in the file. Who would change it makes a copy."""
+        if self._proto is None:
+            self._proto = read_proto(self._path)
+        return self._proto
+
+
 def read_proto(model: Any) -> onnx.ModelProto:
     """The message in a file or in bytes, checked; weights in external files stay there.
 
     Raises MissingFileError, FileError or ModelError, with the file and the reason.
     """
+    if isinstance(model, ModelFile):
+        return model.proto()
     if is_path(model):
         path = Path(model)
         proto = _parse(_content(path), path)
@@ -61,6 +90,8 @@ def to_ir(proto: onnx.ModelProto, model: Any) -> ir.Model:
 def read_whole(model: Any) -> onnx.ModelProto:
     """The message with its external weights inside it."""
     proto = read_proto(model)
+    if isinstance(model, ModelFile):
+        proto = copied(proto)
     path = Path(model) if is_path(model) else None
     folder = external.Folder(path)
     for tensor in tensors.tensors(proto):
@@ -72,6 +103,13 @@ def read_whole(model: Any) -> onnx.ModelProto:
             tensor.ClearField("external_data")
             tensor.data_location = onnx.TensorProto.DEFAULT
     return proto
+
+
+def copied(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy that may be changed."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
 
 
 def _holder(model: Any) -> str:

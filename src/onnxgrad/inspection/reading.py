@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxgrad.errors import ModelError
-from onnxgrad.files.models import read_ir
+from onnxgrad.files.models import ModelFile, read_ir
 from onnxgrad.files.paths import is_path, name_of
 from onnxgrad.graph import load
 
@@ -18,13 +18,12 @@ def read(model: Any) -> tuple[ir.Model, ir.Model]:
     Raises ModelError when there is no model to read: a missing, empty, truncated or foreign file, a
     missing file of external data, a graph that is not well formed.
     """
+    model = ModelFile.of(model)
+    original = read_ir(model)  # its errors name the file
     try:
-        original = read_ir(model)
         prepared = load(model)
     except ValueError as error:
-        text = str(error)
-        named = not is_path(model) or name_of(model) in text
-        raise ModelError(text if named else f"{name_of(model)}: {text}") from error
+        raise ModelError(f"{name_of(model)}: {error}" if is_path(model) else str(error)) from error
     if len(prepared.graph) == 0 and not prepared.graph.outputs:
         raise ModelError(f"{name_of(model)} holds no graph: it is not an ONNX model")
     return original, prepared

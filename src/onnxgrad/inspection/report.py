@@ -14,6 +14,7 @@ import onnx_ir as ir
 from onnxgrad.autodiff.examine import Examination, examine
 from onnxgrad.autodiff.plan import Problem, captured
 from onnxgrad.files.boundary import guarded
+from onnxgrad.files.models import ModelFile
 from onnxgrad.graph.bodies import bodies
 from onnxgrad.inspection.cost import Cost, estimate
 from onnxgrad.inspection.ends import dead_ends, problem_of
@@ -112,6 +113,7 @@ def inspect(
 
     Raises ModelError when there is no model to read.
     """
+    model = ModelFile.of(model)
     original, _ = read(model)
     subject = TrainableModel(model, tie=tie, untie=untie)
     judged = subject.float_outputs()[:1]

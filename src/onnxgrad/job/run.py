@@ -14,6 +14,7 @@ from onnxgrad.data.batches import Batches
 from onnxgrad.data.matching import feed_inputs
 from onnxgrad.data.table import is_number
 from onnxgrad.errors import ConfigError, DataError
+from onnxgrad.files.models import ModelFile
 from onnxgrad.job.columns import TableStage
 from onnxgrad.job.config import Config
 from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
@@ -43,6 +44,7 @@ class TrainingJob:
         self, model: str, config: Config, resume: Path | None = None, rows: Rows | None = None
     ):
         """`rows` are those to train on and those to validate on; by default what --val says."""
+        model = ModelFile.of(model)
         self.model, self.config, self.resume = model, config, resume
         config.check()
         check_output(config, model, adapter=lora_of(config) is not None and not config.merge)

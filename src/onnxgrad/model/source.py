@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.files.external import FileTensor, Folder, is_external
-from onnxgrad.files.models import read_proto, to_ir
+from onnxgrad.files.models import ModelFile, copied, read_proto, to_ir
 from onnxgrad.files.paths import is_path
 from onnxgrad.files.tensors import graphs
 from onnxgrad.graph.scopes import unique_names
@@ -34,9 +34,8 @@ class OriginalModel:
             # as it was named, not as it really lies: external data is found by its own name beside it
             self.path = Path(os.path.abspath(model)) if is_path(model) else None
             self.proto = read_proto(model)
-            if self.proto is model:
-                self.proto = onnx.ModelProto()
-                self.proto.CopyFrom(model)
+            if isinstance(model, (onnx.ModelProto, ModelFile)):
+                self.proto = copied(self.proto)
         self.trained_form = to_inference(self.proto)  # the nodes that the file has in training form
         unique_names(self.proto)
         self.refresh()
@@ -71,8 +70,7 @@ class OriginalModel:
         return self._digest
 
     def _hash(self) -> str:
-        bare = onnx.ModelProto()
-        bare.CopyFrom(self.proto)
+        bare = copied(self.proto)
         for _, tensor in self.tensors_of(bare):
             for field in ("raw_data", "float_data", "double_data", "external_data"):
                 tensor.ClearField(field)

@@ -14,7 +14,7 @@ import onnx
 
 from onnxgrad.errors import ExportError
 from onnxgrad.files.arrays import read_npz, read_safetensors
-from onnxgrad.files.models import data_files, read_whole
+from onnxgrad.files.models import ModelFile, data_files, read_whole
 from onnxgrad.files.paths import is_path
 from onnxgrad.files.write import check_target, save, write_bytes
 from onnxgrad.model.trainable import TrainableModel
@@ -70,7 +70,7 @@ def write_step(
 
     Raises GradientError where the model has no gradient.
     """
-    output = Path(output)
+    model, output = ModelFile.of(model), Path(output)
     paths = [output, _beside(output, "init"), _beside(output, "eval")]
     for path in paths:
         _check_target(path, model)
