@@ -11,13 +11,21 @@ from onnxgrad.inspection import inspect
 from onnxgrad.model.guess import guess
 from onnxgrad.train.losses import NAMES
 
+BCE, NLL = "bce_probabilities", "nll_probabilities"
 LABELS, NUMBERS, BITS = np.arange(3), np.linspace(0, 1, 3), np.array([0, 1, 0])
 # the body of a model, the shape of its output, the loss without targets, targets, the loss with them
 CASES = {
     "logits": ("y = MatMul(x, w)", "N, 3", "cross_entropy", LABELS, "cross_entropy"),
     "moved logits": ("z = MatMul(x, w) y = Identity(z)", "N, 3", "cross_entropy", LABELS, "cross_entropy"),
     "Softmax": ("z = MatMul(x, w) y = Softmax(z)", "N, 3", "cross_entropy", LABELS, "cross_entropy"),
-    "clipped Sigmoid": ("z = MatMul(x, w) s = Sigmoid(z) y = Clip(s)", "N, 3", "bce", np.eye(3), "bce"),
+    "clipped Sigmoid": ("z = MatMul(x, w) s = Sigmoid(z) y = Clip(s)", "N, 3", BCE, np.eye(3), BCE),
+    "Sigmoid": ("z = MatMul(x, w) y = Sigmoid(z)", "N, 3", "bce", np.eye(3), "bce"),
+    "LogSoftmax": ("z = MatMul(x, w) y = LogSoftmax(z)", "N, 3", "nll", LABELS, "nll"),
+    "clipped Softmax": ("z = MatMul(x, w) s = Softmax(z) y = Clip(s)", "N, 3", NLL, LABELS, NLL),
+    "a softmax in parts": ("z = MatMul(x, w) e = Exp(z) t = ReduceSum(e, last) y = Div(e, t)",
+                           "N, 3", NLL, LABELS, NLL),
+    "a sigmoid in parts": ("z = MatMul(x, w) n = Neg(z) e = Exp(n) d = Add(e, one) y = Reciprocal(d)",
+                           "N, 3", NLL, np.eye(3), BCE),
     "Relu": ("z = MatMul(x, w) y = Relu(z)", "N, 3", "mse", np.ones((3, 3)) / 2, "mse"),
     "one column": ("y = ReduceMean <axes = [1]> (x)", "N, 1", "mse", NUMBERS, "mse"),
     "bits of one column": ("y = ReduceMean <axes = [1]> (x)", "N, 1", "mse", BITS, "bce"),
@@ -30,7 +38,8 @@ def model(body: str, shape: str) -> onnx.ModelProto:
     output = "loss" if "loss" in body else "y"
     return onnx.parser.parse_model(f"""
         <ir_version: 8, opset_import: ["" : 17]>
-        net (float[N, 4] x) => (float[{shape}] {output}) <float[4, 3] w = {{1,2,3,4,5,6,7,8,9,1,2,3}}>
+        net (float[N, 4] x) => (float[{shape}] {output})
+        <float[4, 3] w = {{1,2,3,4,5,6,7,8,9,1,2,3}}, int64[1] last = {{-1}}, float one = {{1}}>
         {{ {body} }}""")
 
 

@@ -57,6 +57,113 @@ def test_there_are_never_two_sigmoids(end):
     assert first_loss(model(*end), "bce", YES) == pytest.approx(expected, rel=1e-5)
 
 
+PARTS = {
+    "1 - p": ("n = Neg(z) s = Sigmoid(n) y = Sub(one, s)", 1, "N, 1"),
+    "1/(1 + exp(-z))": ("n = Neg(z) e = Exp(n) d = Add(e, one) y = Div(one, d)", 1, "N, 1"),
+    "½ + ½·tanh(z/2)": ("h = Mul(z, half) t = Tanh(h) u = Mul(t, half) y = Add(u, half)", 1, "N, 1"),
+    "Slice of both classes": ("n = Neg(z) b = Concat<axis=1>(n, z) h = Mul(b, half) s = Softmax(h) "
+                              "y = Slice(s, at, end, at)", 1, "N, 1"),
+    "p·1 through a Max": ("s = Sigmoid(z) m = Mul(s, one) y = Max(m, low)", 1, "N, 1"),
+}  # fmt: skip
+NUMBERS = ", float one = {1}, float half = {0.5}, int64[1] at = {1}, int64[1] end = {9}"
+
+
+@pytest.mark.parametrize("end", PARTS.values(), ids=PARTS.keys())
+def test_a_sigmoid_behind_any_tail_is_not_followed_by_another(end):
+    trainer = Trainer(model(*end, NUMBERS), loss="bce", optimizer="sgd", trainable="w")
+    expected = bce(1 / (1 + np.exp(-logits(1))).clip(0.001), YES)
+    assert trainer.step(X, YES)["loss"] == pytest.approx(expected, rel=1e-4)
+    assert [n.kind for n in trainer.notes if n.subject == "y"] == ["probabilities"]
+
+
+def test_logits_that_happen_to_lie_between_0_and_1_stay_logits():
+    proto = model("y = Identity(z)", 1, "N, 1")
+    small = np.abs(X) * 0.01 * np.sign(np.random.default_rng(1).normal(size=(6, 1))).T
+    trainer = Trainer(proto, loss="bce", optimizer="sgd", trainable="w")
+    z = trainer.predict(small.astype(np.float32))
+    assert 0 < z.min() <= z.max() < 1
+    expected = bce(1 / (1 + np.exp(-z.astype(np.float64))), YES)
+    assert trainer.step(small.astype(np.float32), YES)["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+SOFTMAXES = {
+    "in parts": "e = Exp(z) t = ReduceSum(e, last) y = Div(e, t)",
+    "in parts, kept from 0": "e = Exp(z) t = ReduceSum(e, last) c = Clip(t, low) y = Div(e, c)",
+    "of a Gather": "s = Softmax(z) y = Gather<axis=1>(s, order)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("end", SOFTMAXES.values(), ids=SOFTMAXES.keys())
+def test_probabilities_are_seen_on_the_first_batch(end):
+    proto = model(end, 3, "N, 3", ", int64[3] order = {0, 1, 2}")
+    trainer = Trainer(proto, loss="cross_entropy", optimizer="sgd", trainable="w")
+    assert trainer.step(X, LABELS)["loss"] == pytest.approx(nll(logits(3)), rel=1e-4)
+    assert [n.kind for n in trainer.notes if n.subject == "y"] == ["probabilities"]
+    assert "add up to 1 on the first batch" in str(trainer.notes[-1])
+
+
+def sequence(dims: str, perm: str = "0,1,2") -> onnx.ModelProto:
+    """x [N, 6] times w [6, 12], seen as [N, 3, 4] and moved."""
+    return model(f"r = Reshape(z, shape) y = Transpose<perm=[{perm}]>(r)", 12, dims,
+                 ", int64[3] shape = {0, 3, 4}")  # fmt: skip
+
+
+def cross_entropy(z: np.ndarray, labels: np.ndarray, axis: int) -> float:
+    z = np.moveaxis(z, axis, -1)
+    p = np.exp(z) / np.exp(z).sum(-1, keepdims=True)
+    return float(-np.log(np.take_along_axis(p, labels[..., None], -1)).mean())
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("use", ["step", "evaluate", "fit", "check first"])
+def test_the_class_axis_follows_from_the_labels(axis, use):
+    labels = RNG.integers(0, (0, 3, 4)[axis], size=(12, (0, 4, 3)[axis]))
+    trainer = Trainer(sequence("N, 3, 4"), loss="cross_entropy", optimizer="sgd", trainable="w")
+    if use == "check first":
+        trainer.check(X, labels)
+    if use in ("evaluate", "fit"):
+        found = getattr(trainer, use)(X, labels, batch_size=12)
+        found = found["loss"] if use == "evaluate" else found["loss"][0]
+    else:
+        found = trainer.step(X, labels)["loss"]
+    expected = cross_entropy(logits(12).reshape(12, 3, 4), labels, axis)
+    assert found == pytest.approx(expected, rel=1e-5)
+    said = [str(n) for n in trainer.notes if n.kind == "class axis"]
+    assert said == ([] if axis == 2 else [
+        "the classes of output 'y' are taken from axis 1, because the labels have shape [12, 4]; "
+        "CrossEntropy(axis=2) or --axis 2 takes axis 2"
+    ])  # fmt: skip
+
+
+def test_weights_that_were_set_before_the_first_batch_stay():
+    trainer = Trainer(sequence("N, 3, 4"), loss="ce", optimizer="sgd", lr=1e-9, trainable="w")
+    trainer.set_weights({"w": np.full((6, 12), 0.25, np.float32)})
+    trainer.step(X, np.zeros((12, 4), np.int64))
+    np.testing.assert_allclose(trainer.get_weights()["w"], 0.25, rtol=1e-5)
+    assert trainer.steps == 1
+
+
+def test_where_both_axes_fit_the_axis_is_asked_for():
+    square = model("y = Reshape(z, shape)", 9, "N, 3, 3", ", int64[3] shape = {0, 3, 3}")
+    labels = RNG.integers(0, 3, size=(12, 3))
+    trainer = Trainer(square, loss="cross_entropy", optimizer="sgd", trainable="w")
+    with pytest.raises(
+        DataError, match=r"may lie in axis 1 or 2.*CrossEntropy\(axis=1\).*--axis 1"
+    ):
+        trainer.step(X, labels)
+    for axis in (1, 2):
+        found = first_loss(square, losses.CrossEntropy(axis=axis), labels)
+        expected = cross_entropy(logits(9).reshape(12, 3, 3), labels, axis)
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_open_size_is_measured():
+    open_sizes = sequence("N, A, B")
+    labels = RNG.integers(0, 3, size=(12, 4))
+    expected = cross_entropy(logits(12).reshape(12, 3, 4), labels, 1)
+    assert first_loss(open_sizes, "cross_entropy", labels) == pytest.approx(expected, rel=1e-5)
+
+
 def test_probabilities_that_were_clipped_or_averaged_are_taken_as_such():
     p = 1 / (1 + np.exp(-logits(4)))
     clipped = model("s = Sigmoid(z) y = Clip(s, low, high)", 4, "N, 4")

@@ -21,6 +21,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
     )
     parser.add_argument("--ignore", default="", help="columns to leave out, with commas")
     parser.add_argument("--loss", default="", help="as for train (default: guessed)")
+    parser.add_argument("--axis", type=int, default=0, metavar="N", help="as for train")
     parser.add_argument("--metrics", default="", help="as for train (default: by the loss)")
     parser.add_argument("--batch-size", type=at_least_one, default=32, metavar="N")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -30,11 +31,13 @@ def add_parser(commands) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.files.models import ModelFile
     from onnxgrad.job.prepare import prepare
+    from onnxgrad.train.losses import with_axis
     from onnxgrad.train.trainer import Trainer
 
     model = ModelFile.of(options.model)
     job = prepare(model, options.data, options.target, options.ignore, options.loss)
-    trainer = Trainer(model, loss=job.loss, metrics=job.metrics(options.metrics))
+    loss = with_axis(job.loss, options.axis)
+    trainer = Trainer(model, loss=loss, metrics=job.metrics(options.metrics))
     target = trainer.target_names[0] if job.loss is not None else ""
     batches = job.all_rows(target, options.batch_size)
     result = trainer.evaluate(batches)
@@ -42,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(result))
         return OK
     console = Console(highlight=False)
-    show_notes(job.notes, console)
+    settled = [str(n) for n in trainer.notes if n.kind in ("class axis", "probabilities", "logits")]
+    show_notes([*job.notes, *settled], console)
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("rows", f"{batches.rows:,}")
     for name, value in result.items():

@@ -22,6 +22,9 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "--loss", help="cross_entropy, bce, mse …; default: the model's scalar output"
     )
+    parser.add_argument(
+        "--axis", type=int, default=0, metavar="N", help="axis of the output that holds the classes"
+    )
     parser.add_argument("--optimizer", default="adamw", help="adamw (default), adam or sgd")
     parser.add_argument("--lr", type=float, help="the rate that emitted programs use")
     parser.add_argument("--trainable", nargs="+", default=["all"], metavar="NAME")
@@ -43,11 +46,12 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.stepfile import write_step
+    from onnxgrad.train.losses import with_axis
 
     console = Console(highlight=False)
     written = write_step(
-        options.model, options.output, loss=options.loss, optimizer=options.optimizer,
-        lr=options.lr, trainable=options.trainable, clip_norm=options.clip,
+        options.model, options.output, loss=with_axis(options.loss, options.axis),
+        optimizer=options.optimizer, lr=options.lr, trainable=options.trainable, clip_norm=options.clip,
         freeze_bn=options.freeze_bn, dropout=options.dropout, fused=options.fused,
         emit=options.emit,
     )  # fmt: skip

@@ -54,6 +54,10 @@ class Config:
         "",
         "cross_entropy, nll, nll_probabilities, bce, bce_probabilities, mse, l1 or huber (default: guessed)",
     )
+    axis: int = setting(
+        0, "axis of the output that holds the classes; 0: follows from the targets", int,
+        limits=(-8, 8),
+    )  # fmt: skip
     optimizer: str = setting("adamw", "adamw, adam or sgd")
     lr: float = setting(1e-3, "learning rate", float, limits=(SMALLEST, LARGEST))
     epochs: int = setting(10, "passes over the data", int, limits=(1, math.inf))

@@ -20,6 +20,7 @@ from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.job.texts import split_names
 from onnxgrad.model.guess import guess
+from onnxgrad.train.losses import ALIASES
 
 CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its classes, as a JSON list
 
@@ -147,6 +148,7 @@ def open_files(
     `new_classes`: the names of classes that an earlier run wrote into the model do not count.
     """
     original, model = read_model(path)
+    loss = ALIASES.get(loss, loss)
     # A model in memory came from a file that was loaded before.
     with first_load(path) if is_path(path) else contextlib.nullcontext():
         check_inputs(model)

@@ -18,7 +18,7 @@ from onnxgrad.files.models import ModelFile
 from onnxgrad.job.columns import TableStage
 from onnxgrad.job.config import Config
 from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
-from onnxgrad.job.outcome import Recorder, Result, Watched, confuse, describe, first_output
+from onnxgrad.job.outcome import Recorder, Result, Watched, confuse, describe
 from onnxgrad.job.prepare import CLASSES, Opened, Prepared, open_files
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.job.report import write_report
@@ -32,6 +32,7 @@ from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.train import schedules
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
+from onnxgrad.train.losses import with_axis
 from onnxgrad.train.trainer import Trainer
 
 SAVE_SECONDS = 2.0  # between checkpoints: an epoch may be shorter than the writing of one
@@ -69,10 +70,11 @@ class TrainingJob:
         self.notes += [*filter(None, [self.rows.note]), *stage.notes]
         self.trainer = self._trainer(prepared)
         self.data, self.validation = self._split(prepared)
+        if self.loss is not None:
+            self._settle()
         self.notes += [str(note) for note in self.trainer.notes]
         for batches in filter(None, (self.data, self.validation)):
             self._check_rows(batches)
-        self._check_logits()
         self.comparison: Comparison | None = None
         if config.quantize:
             self._quantise(prepared)
@@ -104,7 +106,7 @@ class TrainingJob:
     def _trainer(self, prepared: Prepared, config: Config | None = None) -> Trainer:
         config = config or self.config
         return Trainer(
-            self.subject, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
+            self.subject, loss=with_axis(self.loss, config.axis), optimizer=config.optimizer, lr=config.lr,
             trainable=_patterns(config.trainable), metrics=prepared.metrics(config.metrics),
             schedule=schedule_of(config), warmup=config.warmup, clip_norm=config.clip or None,
             accumulate=config.accumulate, freeze_bn=config.freeze_bn,
@@ -143,21 +145,11 @@ class TrainingJob:
         if size > data.rows:
             self.notes.append(f"batch size: {size:,}, so every step takes all {data.rows:,} rows")
 
-    def _check_logits(self) -> None:
-        """Cross entropy takes logits; a softmax that is not one operator is seen only in its numbers."""
-        if self.loss != "cross_entropy" or self._takes_logits():
-            return
-        batch = next(self.data.in_order())
-        output = first_output(self.trainer, batch, self.data.batch_size)
-        if output.ndim == 2 and (output >= 0).all() and np.allclose(output.sum(1), 1, atol=1e-3):
-            name = self.prepared.output.name
-            self.notes.append(
-                f"output '{name}' adds up to 1: it holds probabilities, and cross_entropy takes what lies before a "
-                "softmax; it will learn slowly"
-            )
-
-    def _takes_logits(self) -> bool:
-        return any(note.kind == "logits" for note in self.trainer.notes)
+    def _settle(self) -> None:
+        """Let the first rows say what the loss cannot know: where the classes are, what is a probability."""
+        first = next(self.data.in_order(), None)
+        if first is not None:
+            self.trainer.settle(first)
 
     def _check_rows(self, batches: Batches) -> None:
         """Look at every row once, before the first step; a message names the file and its own column."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnxgrad.graph.ranges import holds_probabilities
 from onnxgrad.model.ending import MOVES, ending
 
 # What each loss that is guessed is for.
 TASKS = {
-    "cross_entropy": "classification",
-    "bce": "binary or multi-label classification",
+    **dict.fromkeys(("cross_entropy", "nll", "nll_probabilities"), "classification"),
+    **dict.fromkeys(("bce", "bce_probabilities"), "binary or multi-label classification"),
     "mse": "regression",
 }
 PRODUCTS = ("Gemm", "MatMul", "Add")  # numbers without bounds come out of them
@@ -60,7 +61,7 @@ def _of_targets(output: ir.Value, targets: np.ndarray) -> Guess:
     column = over and shape[-1] == 1
     if not column and (rank is None or over) and _whole(targets):
         because = f"the targets are integers, and {name} has one more axis than they have"
-        return _guessed("cross_entropy", because)
+        return _fitting(output, "cross_entropy", because)
     if not column and rank not in (None, targets.ndim):
         because = (
             f"the targets have rank {targets.ndim} and type {targets.dtype}, "
@@ -69,7 +70,7 @@ def _of_targets(output: ir.Value, targets: np.ndarray) -> Guess:
         return Guess("unknown", "", because)
     like = f"and {name} has one column" if column else f"in the shape of {name}"
     if np.isin(targets[:LOOKED_AT], (0, 1)).all():
-        return _guessed("bce", f"the targets are all 0 or 1, {like}")
+        return _fitting(output, "bce", f"the targets are all 0 or 1, {like}")
     return _guessed("mse", f"the targets are numbers, {like}")
 
 
@@ -81,7 +82,11 @@ def _of_output(output: ir.Value) -> Guess:
     end = ending(output)
     if end is not None:
         loss = "bce" if end.node.op_type == "Sigmoid" else "cross_entropy"
-        return _guessed(loss, f"{name} comes out of {end.node.op_type}")
+        return _fitting(output, loss, f"{name} comes out of {end.node.op_type}")
+    if holds_probabilities(output):
+        wide = shape is not None and len(shape) > 1 and shape[-1] != 1
+        alone = f"{name} lies between 0 and 1 whatever the weights are"
+        return _guessed("nll_probabilities" if wide else "bce_probabilities", alone)
     if shape is not None and len(shape) == 4:
         because = f"{name} has four dims; with integers as targets, cross_entropy over axis 1"
         return Guess("an image in, an image out", "mse", because)
@@ -94,6 +99,22 @@ def _of_output(output: ir.Value) -> Guess:
     if width == 1:
         return _guessed("mse", f"{name} has one column")
     return Guess("unknown", "mse", f"nothing in {name} tells")
+
+
+def _fitting(output: ir.Value, loss: str, because: str) -> Guess:
+    """The form of `loss` that takes what the output holds: logits, probabilities or their logarithms."""
+    end, name = ending(output), f"output {output.name!r}"
+    kind = "" if end is None else end.node.op_type
+    if loss == "cross_entropy" and kind == "LogSoftmax":
+        return _guessed("nll", f"{because}; {name} holds log-probabilities (LogSoftmax)")
+    bounded = kind != "LogSoftmax" and (
+        end.mixed if end is not None else holds_probabilities(output)
+    )
+    if not bounded or (loss == "cross_entropy" and kind == "Sigmoid"):
+        return _guessed(loss, because)
+    form = "nll_probabilities" if loss == "cross_entropy" else "bce_probabilities"
+    made = f"{kind}, then {end.moves[-1].op_type}" if kind else "nothing else comes out of it"
+    return _guessed(form, f"{because}; {name} holds probabilities ({made})")
 
 
 def _guessed(loss: str, because: str) -> Guess:

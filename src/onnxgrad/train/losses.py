@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxgrad.errors import ConfigError
 from onnxgrad.graph import Builder
 
 _REDUCTIONS = ("mean", "sum")
@@ -69,8 +70,9 @@ def _reduce(op: Builder, value: ir.Value, reduction: str) -> ir.Value:
 class CrossEntropy(Loss):
     """Softmax cross entropy of logits and integer labels, as torch.nn.CrossEntropyLoss.
 
-    `axis` holds the classes: by default the last one of outputs of rank 2 and 3 ([N, C], [N, S, C]),
-    and axis 1 of larger ones ([N, C, H, W]). Labels have the output's shape without that axis.
+    `axis` holds the classes. Without it a Trainer follows the labels of the first batch, which have the
+    output's shape without that axis: [N, T] for [N, C, T] and for [N, T, C]. Until then it is the last
+    one of outputs of rank 2 and 3, and axis 1 of larger ones ([N, C, H, W]).
     """
 
     weight: Any = None
@@ -326,3 +328,21 @@ NAMES: dict[str, Callable[[], Loss]] = {
     "nll_probabilities": functools.partial(NegativeLogLikelihood, probabilities=True),
     "mse": MSE, "l1": L1, "mae": L1, "huber": Huber,
 }  # fmt: skip
+ALIASES = {"ce": "cross_entropy", "binary_cross_entropy": "bce", "mae": "l1"}
+
+
+def with_axis(loss: Any, axis: int) -> Any:
+    """Return the loss of a name with its classes in `axis`; 0 leaves it to the targets.
+
+    >>> with_axis("ce", 1).axis, with_axis("ce", 0)
+    (1, 'ce')
+    """
+    if not axis:
+        return loss
+    made = NAMES[loss]() if isinstance(loss, str) and loss in NAMES else loss
+    if not isinstance(made, CrossEntropy):
+        raise ConfigError(
+            f"--axis is {axis}: the axis of the classes, which the loss {loss or 'of the model'!s} "
+            "does not have; expected with cross_entropy, nll or nll_probabilities"
+        )
+    return replace(made, axis=axis)

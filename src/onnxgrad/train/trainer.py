@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,7 @@ from onnxgrad.errors import DivergedError
 from onnxgrad.files.boundary import guarded
 from onnxgrad.model.change import Change
 from onnxgrad.model.head import Head
-from onnxgrad.model.lora.change import LoraChange
-from onnxgrad.model.lora.settings import resolve as resolve_lora
+from onnxgrad.model.lora.change import adapter_changes
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.train import metrics as metrics_of
@@ -29,6 +30,7 @@ from onnxgrad.train.parallel import Alone
 from onnxgrad.train.state import TrainState
 from onnxgrad.train.step.clock import Clock
 from onnxgrad.train.step.diagnose import first_bad
+from onnxgrad.train.step.settle import settle
 from onnxgrad.train.step.setup import TrainingPlan
 from onnxgrad.train.step.training_step import NotFinite, TrainingStep
 
@@ -119,19 +121,27 @@ class Trainer:
             changes = [*changes, change]
         subject = TrainableModel(
             model, tie=tie, untie=untie, keep_float32=keep_float32,
-            changes=[*changes, *_adapters(lora, trainable)],
+            changes=[*changes, *adapter_changes(lora, trainable)],
         )  # fmt: skip
-        self._plan = TrainingPlan(
+        groups = list(groups)
+        self._plan_of = lambda loss: TrainingPlan(
             subject, loss, loss_weights or {}, trainable, self.optimizer, groups,
             freeze_bn=freeze_bn, dropout=dropout, seed=self.seed, patterns=patterns,
         )  # fmt: skip
-        self.store, self.notes = self._plan.store, self._plan.notes
-        metrics_of.check(self.metrics, self._plan.objective.targets.values())
-        self._step = TrainingStep(
-            self._plan, threads, Alone(),
+        self._step_of = lambda plan: TrainingStep(
+            plan, threads, Alone(),
             clip_norm=clip_norm, clip_value=clip_value, accumulate=accumulate,
         )  # fmt: skip
-        self._evaluation = Evaluation(self._plan, threads)
+        self._settled = False
+        self._begin(loss)
+
+    def _begin(self, loss: Any) -> None:
+        """Work out graphs, memory and sessions for this loss."""
+        self._plan = self._plan_of(loss)
+        self.store, self.notes = self._plan.store, self._plan.notes
+        metrics_of.check(self.metrics, self._plan.objective.targets.values())
+        self._step = self._step_of(self._plan)
+        self._evaluation = Evaluation(self._plan, self.threads)
 
     # ---- training ----------------------------------------------------------------------------
 
@@ -180,6 +190,7 @@ class Trainer:
 
     def train_batch(self, batch: Batch) -> dict[str, float]:
         """As `step`, for a batch that knows its rows; the loop's own step."""
+        self.settle(batch)
         step = self._step
         with self.clock("checks of the data"):
             arrays = step.checker(batch)
@@ -190,6 +201,28 @@ class Trainer:
         except NotFinite as error:
             tensor = first_bad(self._plan, step, arrays) or error.what
             raise self._diverged(error.what, tensor) from None
+
+    def settle(self, batch: Batch) -> None:
+        """Let the loss follow from the first batch: its class axis, and whether scores are probabilities."""
+        if self._settled:
+            return
+        inputs = {n: batch.arrays[n] for n in self._plan.inputs if n in batch.arrays}
+        run = functools.partial(self._evaluation.run, dataclasses.replace(batch, arrays=inputs))
+        losses, notes = settle(self._plan, batch.arrays, run)
+        self._settled = True
+        if losses:
+            old = self.state()
+            self._begin(losses)
+            self.notes += notes
+            self.load_state(old)
+
+    def _settling(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches, the first of which has settled the loss before anybody works on it."""
+        first = next(batches, None)
+        if first is None:
+            return batches
+        self.settle(first)
+        return itertools.chain([first], batches)
 
     def apply(self) -> float | None:
         """Apply gradients that wait for more batches, as at the end of an epoch; return their norm."""
@@ -217,7 +250,8 @@ class Trainer:
     @guarded
     def check(self, x: Any, y: Any = None, *, batch_size: int = 32) -> None:
         """Raise DataError where the data does not fit the model and the loss; nothing is computed."""
-        for batch in make_data(x, y, self.names, batch_size, False, self.seed).epoch(0):
+        batches = make_data(x, y, self.names, batch_size, False, self.seed).epoch(0)
+        for batch in self._settling(batches):
             self._step.checker(batch)
 
     # ---- looking -----------------------------------------------------------------------------
@@ -226,7 +260,8 @@ class Trainer:
     def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 32) -> dict[str, float]:
         """Return the loss and every metric over the data, with the model in inference mode."""
         data = make_data(x, y, self.names, batch_size, False, self.seed)
-        return self._evaluation.evaluate(data, self.metrics)
+        batches = self._settling(data.epoch(0))
+        return self._evaluation.evaluate(batches, self.metrics)
 
     @guarded
     def predict(self, x: Any, *, batch_size: int = 32) -> Any:
@@ -356,16 +391,3 @@ class Trainer:
             "path": str(found.path),
             "refused": found.refused,
         }
-
-
-def _adapters(lora: Any, trainable: Any) -> list[Change]:
-    """The change that an adapter is; what is trained beside it has a setting of its own."""
-    settings = resolve_lora(lora)
-    if settings is None:
-        return []
-    if trainable != "all":
-        raise ValueError(
-            f"trainable is {trainable!r} beside lora, which freezes the model: name what is trained in full "
-            "in Lora(modules_to_save=...)"
-        )
-    return [LoraChange(settings)]

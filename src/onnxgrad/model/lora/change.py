@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -15,7 +15,7 @@ from onnxgrad.model.lora import adapter as adapters
 from onnxgrad.model.lora import layers as layers_of
 from onnxgrad.model.lora.branch import Branch, Parts, initializer
 from onnxgrad.model.lora.layers import Layer
-from onnxgrad.model.lora.settings import Lora
+from onnxgrad.model.lora.settings import Lora, resolve
 from onnxgrad.model.roles import WEIGHT, Tensor
 from onnxgrad.notes import Note
 
@@ -96,3 +96,16 @@ def with_branches(proto, adapter: Adapter, kept: list[Layer], tensors: Mapping[s
             parts.gain = initializer(model.graph, gain, numbers[gain])
         branch.write(own, parts)
     return ir.to_proto(model)
+
+
+def adapter_changes(lora: Any, trainable: Any) -> list[Change]:
+    """The change that a Trainer's `lora` asks for; what is trained beside it has a setting of its own."""
+    settings = resolve(lora)
+    if settings is None:
+        return []
+    if trainable != "all":
+        raise ValueError(
+            f"trainable is {trainable!r} beside lora, which freezes the model: name what is trained in full "
+            "in Lora(modules_to_save=...)"
+        )
+    return [LoraChange(settings)]

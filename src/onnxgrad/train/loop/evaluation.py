@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from onnxgrad.data.arrays import Batch, Data
+from onnxgrad.data.arrays import Batch
 from onnxgrad.errors import DataError
 from onnxgrad.train.step import build
 from onnxgrad.train.step.bound_session import BoundSession, session_options
@@ -27,15 +27,15 @@ class Evaluation:
         targets = [of_target(t) for t in plan.objective.targets.values()]
         self._inputs, self._all = Checker(inputs), Checker([*inputs, *targets], plan.notes)
 
-    def evaluate(self, data: Data, metrics: list[Any]) -> dict[str, float]:
-        """Return the mean loss and every metric over the data."""
+    def evaluate(self, batches: Iterable[Batch], metrics: list[Any]) -> dict[str, float]:
+        """Return the mean loss and every metric over the batches."""
         if self._judging is None:
             self._judging = self._session(with_loss=True)
         objective = self.plan.objective
         totals: dict[str, float] = {}
         rows = 0
         states = [(m, m.start()) for m in metrics]
-        for batch in data.epoch(0):
+        for batch in batches:
             arrays = self._all(batch)
             count = self._rows(arrays)
             results = self._judging.run(arrays)

@@ -6,7 +6,7 @@ In both, the weights and running statistics are inputs, so that sessions read th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from onnxgrad.autodiff import grad
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, make_input
 from onnxgrad.graph.nodes import values_of
+from onnxgrad.graph.ranges import holds_probabilities
 from onnxgrad.model import roles
 from onnxgrad.model.ending import ending
 from onnxgrad.notes import Note
@@ -56,6 +57,7 @@ def target_names(outputs: Iterable[str]) -> dict[str, str]:
 
 def attach(model: ir.Model, objective: Objective, variables: Iterable[ir.Value]) -> tuple:
     """Write the losses into `model`; return the names of the total and of the parts."""
+    variables = list(variables)
     op = Builder(model, variables, prefix="loss")
     graph, named = model.graph, {v.name: v for v in model.graph.outputs}
     names = target_names(objective.losses)
@@ -73,7 +75,7 @@ def attach(model: ir.Model, objective: Objective, variables: Iterable[ir.Value])
             type=ir.TensorType(ir.DataType.from_numpy(target.dtype)),
         )
         graph.inputs.append(value)
-        judged = _before_activation(op, named[name], loss, objective)
+        judged = _before_activation(op, named[name], loss, objective, variables)
         part = _scalar(op, loss.write(op, judged, value), name)
         parts[name] = part
         weight = objective.weights.get(name, 1.0)
@@ -102,7 +104,9 @@ def _scalar(op: Builder, value: ir.Value, output: str) -> ir.Value:
     raise ValueError(f"the loss of output {output!r} has shape {list(dims)}, expected a scalar")
 
 
-def _before_activation(op: Builder, output: ir.Value, loss: Loss, objective: Objective) -> ir.Value:
+def _before_activation(
+    op: Builder, output: ir.Value, loss: Loss, objective: Objective, variables: Container[ir.Value]
+) -> ir.Value:
     """Return the logits where the model ends in the activation that the loss contains already.
 
     The gradient through both would lose all digits where the model is sure, and two sigmoids are not
@@ -110,6 +114,13 @@ def _before_activation(op: Builder, output: ir.Value, loss: Loss, objective: Obj
     then gets those that would give these probabilities.
     """
     end = ending(output, loss.activation())
+    if end is None and "Sigmoid" in loss.activation() and holds_probabilities(output, variables):
+        said = (
+            f"output {output.name!r} lies between 0 and 1 whatever the weights are: it holds probabilities, and "
+            f"{type(loss).__name__} uses their logarithms"
+        )
+        objective.notes.append(Note("probabilities", output.name, said))
+        return _logits(op, output, "Sigmoid")
     if end is None:
         return output
     kind, name = end.node.op_type, type(loss).__name__
@@ -120,10 +131,7 @@ def _before_activation(op: Builder, output: ir.Value, loss: Loss, objective: Obj
             f"{name} uses their logarithms"
         )
         objective.notes.append(Note("probabilities", output.name, said))
-        p = inside_one(op, output)
-        if kind == "LogSoftmax":
-            return output
-        return op.Log(p) if kind == "Softmax" else op.Sub(op.Log(p), op.Log(op.Sub(1.0, p)))
+        return _logits(op, output, kind)
     if kind != "Sigmoid":
         rank = op.rank(end.node.outputs[0])
         axis = end.node.attributes["axis"].value if "axis" in end.node.attributes else -1
@@ -135,6 +143,14 @@ def _before_activation(op: Builder, output: ir.Value, loss: Loss, objective: Obj
     said = f"output {output.name!r} ends in {kind}: {name} uses the logits {end.node.inputs[0].name!r} before it"
     objective.notes.append(Note("logits", output.name, said))
     return end.replay(op, logits)
+
+
+def _logits(op: Builder, output: ir.Value, kind: str) -> ir.Value:
+    """Return what the activation `kind` would make these probabilities of."""
+    if kind == "LogSoftmax":
+        return output
+    p = inside_one(op, output)
+    return op.Log(p) if kind == "Softmax" else op.Sub(op.Log(p), op.Log(op.Sub(1.0, p)))
 
 
 def training_graph(

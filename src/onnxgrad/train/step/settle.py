@@ -1,0 +1,108 @@
+"""What only the first batch tells of a loss: the axis of the classes, and that scores are probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad.errors import DataError
+from onnxgrad.graph import infer as shapes
+from onnxgrad.graph.ranges import holds_probabilities
+from onnxgrad.model.ending import ending
+from onnxgrad.notes import Note
+from onnxgrad.train.losses import CrossEntropy, Loss, NegativeLogLikelihood
+from onnxgrad.train.step.setup import TrainingPlan
+
+Outputs = Callable[[], Mapping[str, np.ndarray]]
+
+
+def settle(
+    plan: TrainingPlan, arrays: Mapping[str, np.ndarray], outputs: Outputs
+) -> tuple[dict[str, Loss], list[Note]]:
+    """Return the losses that the first batch asks for, all of them, and why; nothing where they stay.
+
+    `outputs` runs the model on the batch; it is asked only where neither shapes nor operators tell.
+    """
+    found, notes = dict(plan.objective.losses), []
+    values = plan.loss_values()
+    for name, loss in plan.objective.losses.items():
+        if not isinstance(loss, CrossEntropy):
+            continue
+        target = arrays.get(plan.objective.targets[name].name)
+        if target is None:
+            continue
+        for change in (_follow_targets, _see_probabilities):
+            loss, note = change(loss, values[name], np.asarray(target), outputs)
+            if note is not None:
+                found[name] = loss
+                notes.append(note)
+    return (found, notes) if notes else ({}, [])
+
+
+def _follow_targets(
+    loss: CrossEntropy, output: ir.Value, target: np.ndarray, outputs: Outputs
+) -> tuple[CrossEntropy, Note | None]:
+    """[N, C, T] with labels [N, T] has its classes in axis 1, [N, T, C] in axis 2."""
+    dims = shapes.dims(output)
+    if loss.axis is not None or dims is None or target.ndim != len(dims) - 1 or len(dims) < 3:
+        return loss, None
+    usual = loss.class_axis(len(dims))
+    fitting = _fitting(dims, target.shape)
+    if len(fitting) > 1 and not all(isinstance(d, int) for d in dims[1:]):
+        dims = outputs()[output.name].shape
+        fitting = _fitting(dims, target.shape)
+    if len(fitting) > 1:
+        shown = ", ".join(map(str, dims))
+        raise DataError(
+            f"the classes of output {output.name!r} of shape [{shown}] may lie in axis {fitting[0]} or "
+            f"{fitting[1]}: labels of shape {list(target.shape)} fit both. Say which with "
+            f"CrossEntropy(axis={fitting[0]}), on the command line --axis {fitting[0]}"
+        )
+    if not fitting or fitting[0] == usual:
+        return loss, None
+    text = (
+        f"the classes of output {output.name!r} are taken from axis {fitting[0]}, "
+        f"because the labels have shape {list(target.shape)}"
+    )
+    change = f"CrossEntropy(axis={usual}) or --axis {usual} takes axis {usual}"
+    return replace(loss, axis=fitting[0]), Note("class axis", output.name, text, change)
+
+
+def _fitting(dims: tuple, shape: tuple[int, ...]) -> list[int]:
+    """The axes, of the second and the last, without which an output has the shape of the labels.
+
+    The number of classes is written in a model: an axis of open size has none.
+    """
+    last = len(dims) - 1
+    fits = [a for a in dict.fromkeys((1, last)) if _alike((*dims[:a], *dims[a + 1 :]), shape)]
+    return [a for a in fits if isinstance(dims[a], int)] or fits
+
+
+def _alike(dims: tuple, shape: tuple[int, ...]) -> bool:
+    return all(d == s for d, s in zip(dims, shape, strict=True) if isinstance(d, int))
+
+
+def _see_probabilities(
+    loss: CrossEntropy, output: ir.Value, target: np.ndarray, outputs: Outputs
+) -> tuple[CrossEntropy, Note | None]:
+    """A softmax that no operator shows: the numbers lie between 0 and 1, and add up to 1."""
+    if type(loss) is not CrossEntropy or ending(output, loss.activation()) is not None:
+        return loss, None
+    if not holds_probabilities(output):
+        return loss, None
+    scores = outputs()[output.name]
+    axis = loss.class_axis(scores.ndim)
+    total = scores.sum(axis=axis)
+    if scores.shape[axis] < 2 or total.size < 2 or not np.allclose(total, 1, atol=1e-3):
+        return loss, None
+    settings = {f.name: getattr(loss, f.name) for f in fields(CrossEntropy)}
+    text = (
+        f"output {output.name!r} holds probabilities, which add up to 1 on the first batch: "
+        "CrossEntropy uses their logarithms"
+    )
+    return NegativeLogLikelihood(**settings, probabilities=True), Note(
+        "probabilities", output.name, text
+    )
