@@ -93,7 +93,8 @@ def evaluate(op_type: str, arrays: list[Any], attributes: dict[str, Any]) -> np.
     try:
         if op_type in _SIZES and _SIZES[op_type](*arrays) > LARGEST:
             return None
-        result = np.asarray(TABLE[op_type](*arrays, **attributes))
+        with np.errstate(all="raise"):  # a division by zero has no result
+            result = np.asarray(TABLE[op_type](*arrays, **attributes))
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError):
         return None  # a form that the table does not know
     if result.dtype == object and all(n is not None for n in result.reshape(-1)):
