@@ -1,7 +1,8 @@
 """The slow checks, one after the other: `make check`. Each prints one line; the details of a failure follow it.
 
 C++ tests and every case of every operator under AddressSanitizer and UBSan · every instruction set · many
-property-test examples · PyTorch live · killed and long training · a minute of each fuzzer (`--minutes 30`: longer).
+property-test examples · PyTorch live · killed and long training · trainings stopped in every way · a minute of each
+fuzzer (`--minutes 30`: longer).
 """
 
 from __future__ import annotations
@@ -122,6 +123,11 @@ def training() -> bool:
     return step("20 kills and 10,000 training steps", command, **variables)
 
 
+def sweeps() -> bool:
+    """A training stopped at 250 moments: kill -9, Ctrl-C, SIGTERM, less and less memory."""
+    return step("250 stopped trainings", [sys.executable, ROOT / "tools" / "sweeps.py"])
+
+
 def fuzzers(minutes: float) -> bool:
     """Contracts, kernels and one-node models under AddressSanitizer and UBSan, threads under ThreadSanitizer."""
     if not shutil.which("clang++"):
@@ -173,6 +179,7 @@ def main() -> None:
         "properties": properties,
         "live": live,
         "training": training,
+        "sweeps": sweeps,
         "fuzz": lambda: fuzzers(arguments.minutes),
         "files": lambda: file_fuzzers(arguments.minutes),
     }

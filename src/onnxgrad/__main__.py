@@ -1,4 +1,4 @@
-"""`onnxgrad` and `python -m onnxgrad`: Ctrl-C or a lack of memory while it loads is a sentence, too."""
+"""`onnxgrad` and `python -m onnxgrad`: Ctrl-C, SIGTERM or a lack of memory while it loads is a sentence, too."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import signal
 import sys
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 USAGE = 2
 
 
 def main() -> int:
     """Run the command line; returns the exit code."""
     before = _on_interrupt(_leave)
+    signal.signal(signal.SIGTERM, _end)  # `train` has another: it saves a checkpoint first
     try:
         from onnxgrad.cli import main as run
     except (MemoryError, ImportError, OSError) as error:
@@ -26,6 +27,7 @@ def main() -> int:
         return _leave()
     finally:
         _on_interrupt(signal.SIG_IGN)  # what is left is to exit
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _on_interrupt(handler):
@@ -35,6 +37,11 @@ def _on_interrupt(handler):
 def _leave(*_: object) -> int:
     os.write(2, b"onnxgrad: interrupted\n")
     os._exit(INTERRUPTED)
+
+
+def _end(*_: object) -> None:
+    os.write(2, b"onnxgrad: terminated\n")
+    os._exit(TERMINATED)
 
 
 if __name__ == "__main__":
