@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from small_models import RNG, mlp, run
 
 import onnxgrad
 from onnxgrad.checking import check_gradients
+from onnxgrad.checking.problem import SINGLE, Problem
 
 
 def test_check_passes_on_right_gradients(tmp_path, capsys):
@@ -43,6 +45,37 @@ def test_check_names_the_operator_whose_rule_is_broken(tmp_path, capsys, monkeyp
     assert not result.good
     assert [r.parameter for r in result.rows if r.good] == ["layer2.weight"]
     assert result.culprit == "node 'squash' (Tanh)"
+
+
+@pytest.mark.parametrize(
+    ("factor", "good"), [(1, True), (1.001, False), (0.99, False), (1.00001, True)]
+)
+def test_check_sees_a_gradient_that_is_a_thousandth_too_long(factor, good, monkeypatch):
+    """In double: the promise is a ten-thousandth."""
+    from onnxgrad.autodiff.rule import FUSED, STANDARD
+
+    for table in (STANDARD, FUSED):
+        monkeypatch.delitem(table, ("", "Tanh"), raising=False)
+
+    def tanh(op, output, doutput):
+        return op.Mul(doutput, op.Mul(op.Sub(1.0, op.Mul(output, output)), factor))
+
+    onnxgrad.rule("Tanh", input=tanh)
+    try:
+        result = check_gradients(mlp())
+    finally:
+        STANDARD.pop(("", "Tanh"), None)
+    assert result.precision == "double"
+    assert result.good is good
+
+
+@pytest.mark.parametrize(("factor", "good"), [(1, True), (1.1, False)])
+def test_check_sees_a_tenth_too_much_in_float(factor, good):
+    """Where neither onnxruntime nor the reference computes in double, the promise is three hundredths."""
+    problem = Problem(ir.from_proto(mlp()), {"x": np.ones((2, 4), np.float32)}, SINGLE, 0)
+    for name, gradient in problem.gradients.items():
+        problem.gradients[name] = gradient * factor
+    assert all(problem.row(name, 2).good is good for name in problem.parameters)
 
 
 def test_check_judges_convolutions_in_double_and_names_the_operator_beside_a_kink(monkeypatch):

@@ -207,6 +207,16 @@ def test_metrics_of_classes():
     assert value_of("accuracy", SCORES, [1, 0, -1, -1], axis=1, ignore=-1) == 1.0
 
 
+def test_f1_is_the_mean_over_classes_that_somebody_has_or_names():
+    wide = [
+        [*row, 0.0, 0.0] for row in SCORES[:2]
+    ]  # five classes: only 0 and 1 are there or chosen
+    assert value_of("f1", wide, [1, 0], axis=1) == 1.0
+    assert value_of("f1", wide, [1, 4], axis=1) == pytest.approx(
+        (1 + 0 + 0) / 3
+    )  # 1, 0 chosen, 4 there
+
+
 def test_metrics_of_numbers():
     prediction, target = [1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 3.0, 5.0]
     assert value_of("mae", prediction, target) == 0.5

@@ -7,9 +7,9 @@
     python tools/mutants report --count 300 --seed 1   the results so far
 
 A mutant gets the tests that run its line: files in turn, the quickest first, some seconds of them; the first that
-fails ends it. A survivor gets a second, longer round with the other tests of those files, too. Results are kept in
-build/mutants: a run that was stopped continues, and survivors are tried again by `--again` after tests were added.
-Survivors for a reason stand in survivors.txt; any other makes the exit code 1.
+fails ends it. Survivors get a second, longer round with the other tests of those files, too. Results are kept in
+build/mutants: a run that was stopped continues, and one that is called again tries its survivors once more, with the
+tests that were recorded since. Survivors for a reason stand in survivors.txt; any other makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SOURCE = ROOT / "src"
 FOLDER = Path(os.environ.get("ONNXGRAD_MUTANTS", ROOT / "build" / "mutants"))
 RECORDINGS = FOLDER / "recording"
 ACCEPTED = HERE / "survivors.txt"
-SECONDS = {False: 10.0, True: 90.0}  # of tests, in the first round and in the second
+SECONDS = {False: 10.0, True: 60.0}  # of tests, in the first round and in the second
 
 
 def record(tests: list[str]) -> int:
@@ -126,23 +126,20 @@ def judge(tests: Tests, mutant: Mutant, number: int, thorough: bool) -> str | No
 # ---- a run
 
 
-def run(mutants: list[Mutant], title: str, part: tuple[int, int], again: bool) -> None:
-    """Judge the mutants of a part that have no result yet, and the survivors anew with `again`."""
+def run(mutants: list[Mutant], title: str, part: tuple[int, int], thorough: bool) -> None:
+    """Judge the mutants of a part that have no result yet; in the second round, the survivors of the first."""
     file = FOLDER / f"{title}-{part[0]}of{part[1]}.json"
     results = json.loads(file.read_text()) if file.exists() else {}
     known = all_results(title)
     tests = Tests(RECORDINGS, SOURCE)
     server.load(ROOT)
     for number, mutant in enumerate(mutants):
-        done = known.get(str(mutant), False)
-        if number % part[1] != part[0] or done or (done is None and not again):
-            continue
-        noticed = (None if again else judge(tests, mutant, number, False)) or judge(
-            tests, mutant, number, True
-        )
-        results[str(mutant)] = noticed
-        file.write_text(json.dumps(results, indent=1, ensure_ascii=False))
-        print(f"{'✓' if noticed else '✗'} {mutant}   {noticed or ''}", flush=True)
+        waits = known.get(str(mutant), "new") == (None if thorough else "new")
+        if number % part[1] == part[0] and waits:
+            noticed = judge(tests, mutant, number, thorough)
+            results[str(mutant)] = noticed
+            file.write_text(json.dumps(results, indent=1, ensure_ascii=False))
+            print(f"{'✓' if noticed else '✗'} {mutant}   {noticed or ''}", flush=True)
 
 
 def all_results(title: str) -> dict[str, str | None]:
@@ -175,7 +172,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="**/*.py", help="a pattern of files below src/onnxgrad")
     parser.add_argument("--part", default="0/1", help="0/2 and 1/2: two halves, for two processes")
-    parser.add_argument("--again", action="store_true", help="try the survivors once more")
+    parser.add_argument("--rounds", default="both", choices=["1", "2", "both"])
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     if options.what == "record":
@@ -187,7 +184,8 @@ def main() -> int:
         mutants = drawn(options.count, options.seed, options.only)
     if options.what != "report":
         part = tuple(int(n) for n in options.part.split("/"))
-        run(mutants, title, part, options.again)
+        for thorough in {"1": [False], "2": [True], "both": [False, True]}[options.rounds]:
+            run(mutants, title, part, thorough)
     return report(mutants, title)
 
 
