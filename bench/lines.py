@@ -212,6 +212,8 @@ BENCHES = [
     _stream("LearnedFakeQuantGrad", "64 × 64 × 32 × 32, per channel", "_fake_quantize_learnable_per_channel_affine_backward(dY, input, scale, z, 1, -128, 127, 1.0)[0]",
             torch_setup="z = torch.zeros(64)",
             dY=normal(64, 64, 32, 32), input=normal(64, 64, 32, 32), scale=uniform(64, low=0.01, high=0.05), quant_min=-128, quant_max=127, axis=1, outputs=("dX", "dscale"), target=1),
+    _stream("QuantObserver", "64 × 64 × 32 × 32", None, X=normal(64, 64, 32, 32), low=_s.exactly(np.float32(-3)), high=_s.exactly(np.float32(3)),
+            observe=_s.exactly(np.array([1])), quant_min=-128, quant_max=127, target=1),
     _stream("FakeQuantGrad", "4 M", None, dY=normal(N), gradient_mask=lambda rng: rng.random(N) < 0.9, target=0.95),
     _pointwise("QuickGeluGrad", "X", normal(N), None, 1.5),
     _pointwise("GeluGrad", "X", normal(N), "gelu_backward.grad_input(dY, X, grad_input=out)", 1.4),

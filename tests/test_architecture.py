@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "files": {"errors", "files"},
     "graph": {"errors", "contracts", "files", "graph"},
     "autodiff": {*BASE, "autodiff"},
-    "model": {*BASE, "autodiff", "model"},
+    "model": {*BASE, "kernels", "autodiff", "model"},
     "data": {"errors", "files", "data"},
     "train": {*BASE, "kernels", "ort", "files", "autodiff", "model", "data", "train"},
     "inspection": {*BASE, "ort", "autodiff", "model", "inspection"},

@@ -719,6 +719,8 @@ def fake_quant(
     quant_max: int = ...,
     axis: int = ...,
     block_size: int = ...,
+    scale_gradient: str = ...,
+    batched: int = ...,
     outputs: Iterable[str] | None = ...,
     out: Out = ...,
 ) -> FakeQuantResult:
@@ -749,10 +751,35 @@ def learned_fake_quant_grad(
     axis: int = ...,
     block_size: int = ...,
     grad_factor: float = ...,
+    scale_gradient: str = ...,
+    batched: int = ...,
     outputs: Iterable[str] | None = ...,
     out: Out = ...,
 ) -> LearnedFakeQuantGradResult:
     """Gradient of FakeQuant for its input and for scales and zero points that are learned (LSQ, LSQ+)."""
+
+class QuantObserverResult(NamedTuple):
+    new_low: Array
+    new_high: Array
+    scale: Array
+    zero_point: Array
+
+def quant_observer(
+    X: Array,
+    low: Array,
+    high: Array,
+    observe: Array,
+    *,
+    quant_min: int = ...,
+    quant_max: int = ...,
+    axis: int = ...,
+    block_size: int = ...,
+    symmetric: int = ...,
+    momentum: float = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> QuantObserverResult:
+    """Follows the range of a tensor, and says which scale and zero point cover it."""
 
 def linear_training(
     X: Array,

@@ -55,9 +55,10 @@ EXTENSIONS: dict[str, str] = {
     "BatchNormInternal": "outputs that nobody asks for can be left out; training_mode 0",
     "SoftmaxCrossEntropyLossGrad, SoftmaxCrossEntropyLossInternal": "an empty batch is refused by the old kernel",
     "ConvTransposeGrad, ResizeGrad": "the old package has the schemas, but no kernel for the CPU",
-    "FakeQuant, FakeQuantGrad": "scales along an axis or in blocks (`axis`, `block_size`); the mask can be left out",
+    "FakeQuant, FakeQuantGrad": "scales along an axis or in blocks (`axis`, `block_size`) and the pace at "
+    "which they learn; the mask can be left out",
     "ClipGrad, ConvTraining, MaxPoolTraining, GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, "
     "SeededDropout, GeluTraining, AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, "
     "MatMulNBitsTraining, MatMulNBitsGrad, MatMulBnb4Training, MatMulBnb4Grad, "
-    "LearnedFakeQuantGrad": "not in the old package",
+    "LearnedFakeQuantGrad, QuantObserver": "not in the old package",
 }

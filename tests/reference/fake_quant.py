@@ -43,6 +43,9 @@ def steps(x, scale, zero_point, quant_min, quant_max, axis, block_size):
     return t, np.clip(r, quant_min - zero, quant_max - zero), inside, wide
 
 
-def fake_quant(input, scale, zero_point=None, *, quant_min=0, quant_max=255, axis=1, block_size=0):
+def fake_quant(
+    input, scale, zero_point=None, *,
+    quant_min=0, quant_max=255, axis=1, block_size=0, scale_gradient="exact", batched=0,
+):  # fmt: skip
     _, r, inside, wide = steps(input, scale, zero_point, quant_min, quant_max, axis, block_size)
     return {"output": r * wide, "mask": inside}

@@ -16,6 +16,9 @@ const Contract& fake_quant_contract() {
           .attr("block_size", 0,
                 "indices of the axis that share a scale; 0: a scale for each index, or one for all")
           .within(0)
+          .attr("scale_gradient", "exact", {"exact", "lsq", "lsq_log"},
+                "the pace of learned scales: see LearnedFakeQuantGrad, which reads it")
+          .attr("batched", 0, "1: axis 0 is a batch, for scale_gradient")
           .input("input", "T[shape...]", "what is quantised")
           .input("scale", "T[scales...]",
                  "one; one for each index of the axis; or one for each block of it")

@@ -1,6 +1,8 @@
 // Quantising and back, in floating point: which scale belongs to which element, and the arithmetic
 // of one register.
 #pragma once
+#include <algorithm>
+
 #include "core/pointwise.h"
 #include "core/reduce.h"
 #include "core/workspace.h"
@@ -45,6 +47,28 @@ inline QuantShape quant_shape(const Call& call, std::string_view x_name,
                      : "[] or [" + std::to_string(s.axis) + "] (one for each index of axis " +
                            std::to_string(axis) + " of " + std::string(x_name) + ")"));
   return s;
+}
+
+// Numbers that share a scale; those of one row of axis 0 where that is a batch.
+inline double quant_shared(const Call& call, std::string_view x_name, const QuantShape& s) {
+  if (s.blockwise()) return double(s.block);
+  const Shape& x = call.shape(x_name);
+  const Dim rows = call.integer("batched") && x.rank() ? larger_of(x[0], 1) : 1;
+  return std::max(double(s.outer * s.inner) / double(rows), 1.0);
+}
+
+// What LSQ calls the pace of a scale: how its gradient is brought to the size of a weight's.
+//
+//   exact     dL/ds
+//   lsq       g · dL/ds with g = 1/√(n · q); n numbers share the scale, q integers lie on the
+//             longer side of the zero point (127 for int8, 255 for uint8 at 0)
+//   lsq_log   g · dL/ds / s², for a scale that is exp(u): du = s · dscale = g · dL/ds / s, and a
+//             step of u changes s by s · du = g · dL/ds, as LSQ's own step does
+enum class ScalePace { exact, lsq, lsq_log };
+
+inline ScalePace scale_pace(const Call& call) {
+  const std::string& name = call.text("scale_gradient");
+  return name == "lsq" ? ScalePace::lsq : name == "lsq_log" ? ScalePace::lsq_log : ScalePace::exact;
 }
 
 // The integers [low, high] of the attributes. They stay far below 2²², where round_even() is exact.

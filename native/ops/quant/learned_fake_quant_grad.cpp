@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "core/wide_sum.h"
 #include "ops/quant/fake_quant.h"
 
@@ -13,7 +15,9 @@ const Contract& learned_fake_quant_grad_contract() {
               "with t = input / scale and r as in FakeQuant: dX = dY where round(t) is within the "
               "range, else 0;\n"
               "dscale = grad_factor · Σ dY · (r − t) within the range, dY · r outside of it;\n"
-              "dzero_point = grad_factor · Σ −dY · scale outside of it")
+              "dzero_point = grad_factor · Σ −dY · scale outside of it; scale_gradient multiplies "
+              "dscale by 1/√(n · q) (lsq) or 1/(√(n · q) · scale²) (lsq_log), where n numbers "
+              "share a scale and q = max(quant_max − z, z − quant_min − 1)")
           .accuracy(Measure::rms, 2e-6, 1e-13)
           .accuracy_of("dX", Measure::ulp, 5, 1e-13)
           .attr("quant_min", 0, "the smallest integer")
@@ -22,8 +26,11 @@ const Contract& learned_fake_quant_grad_contract() {
           .attr("block_size", 0,
                 "indices of the axis that share a scale; 0: a scale for each index, or one for all")
           .within(0)
-          .attr("grad_factor", 1.0f,
-                "what dscale and dzero_point are multiplied by; LSQ takes 1/√(n · quant_max)")
+          .attr("grad_factor", 1.0f, "what dscale and dzero_point are multiplied by")
+          .attr("scale_gradient", "exact", {"exact", "lsq", "lsq_log"},
+                "the pace of learned scales: the derivative, LSQ's, or LSQ's for a scale that is "
+                "learned as its logarithm")
+          .attr("batched", 0, "1: n counts the numbers of one row of axis 0, not of a whole batch")
           .input("dY", "T[shape...]", "cotangent of the output")
           .input("input", "T[shape...]", "what was quantised")
           .input("scale", "T[scales...]", "as FakeQuant had it")
@@ -74,13 +81,24 @@ template <class T> class FakeQuantSum {
 
 // Where the sums of all elements that share a scale go, and what they are multiplied by.
 template <class T> struct ScaleGradients {
-  T *dscale, *dzero;  // nullptr: not asked for
-  const T* scale;
+  T *dscale, *dzero;      // nullptr: not asked for
+  const T *scale, *zero;  // zero: nullptr for all zero
+  QuantRange range;
+  double shared;  // numbers of a scale
+  ScalePace pace;
   double factor;
 
   void put(Dim k, double over_scale, double outside) const {
-    if (dscale) dscale[k] = T(over_scale / double(scale[k]) * factor);
-    if (dzero) dzero[k] = T(-outside * double(scale[k]) * factor);
+    const double s = double(scale[k]);
+    if (dscale) dscale[k] = T(over_scale / s * factor * pace_of(k));
+    if (dzero) dzero[k] = T(-outside * s * factor);
+  }
+  double pace_of(Dim k) const {
+    if (pace == ScalePace::exact) return 1;
+    const double z = zero ? double(zero[k]) : 0, s = double(scale[k]);
+    const double q = std::max(double(range.high) - z, z - double(range.low) - 1);
+    const double g = 1 / std::sqrt(shared * std::max(q, 1.0));
+    return pace == ScalePace::lsq ? g : g / (s * s);
   }
 };
 
@@ -202,7 +220,12 @@ template <class T> void learned_fake_quant_grad(Call& call) {
   T* dx = call.optional_output<T>("dX").data();
   const ScaleGradients<T> out{call.optional_output<T>("dscale").data(),
                               call.optional_output<T>("dzero_point").data(),
-                              call.input<T>("scale").data(), double(call.real("grad_factor"))};
+                              call.input<T>("scale").data(),
+                              call.has("zero_point") ? call.input<T>("zero_point").data() : nullptr,
+                              quant_range(call),
+                              quant_shared(call, "input", layout.shape),
+                              scale_pace(call),
+                              double(call.real("grad_factor"))};
   quant.space.open();
   const QuantScales<T> scales = quant.scales(call);
   if (layout.runs)

@@ -144,7 +144,8 @@ def save_safetensors(arrays: dict[str, np.ndarray], path: Path) -> None:
     with create(path) as file:
         mode = os.fstat(file.fileno()).st_mode
     try:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+        # ascontiguousarray gives a scalar an axis
+        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
     except SafetensorError as error:  # which wraps what the system said
         raise OSError(f"{path.name}: {error}") from error
     os.chmod(path, stat.S_IMODE(mode))  # it gives the file rights of its own

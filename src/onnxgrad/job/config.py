@@ -115,6 +115,10 @@ class Config:
         "",
         "train for integers: int8, w4a8, or with settings: int8,activations=uint8,method=entropy",
     )
+    quantize_nodes: str = setting(
+        "", "other precisions by node: 'head*=float,conv1=w4a8,block*/fc=w4b32a8'"
+    )
+    quantize_scales: str = setting("", "learned, observed or fixed (default learned)")
     seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, math.inf))
     threads: int = setting(0, "threads; 0: all cores", int, limits=(0, 4096))
     max_time: float = setting(

@@ -91,10 +91,12 @@ class TrainingJob:
         """Go on with the integer model, calibrated on the rows to train on."""
         scores = self.trainer.evaluate(self.validation or self.data)
         self.comparison = Comparison([measured("float", self.model, scores, self._one_batch())])
-        settings = Quantize.parse(self.config.quantize)
-        feeds = calibration(self.data, self.trainer.input_names, settings.rows)
+        settings = quantize_of(self.config)
+        names = self.trainer.input_names
         subject = TrainableModel(self.model, changes=self.changes).source.proto
-        self.subject, change = quantised(subject, settings, feeds)
+        self.subject, change = quantised(
+            subject, settings, lambda: calibration(self.data, names, settings.rows)
+        )
         self.changes = [change]
         self.trainer = self._trainer(prepared)
         self.notes += [str(note) for note in change.describe()]
@@ -245,6 +247,12 @@ def lora_of(config: Config) -> Lora | None:
         return None
     settings = Lora.parse(config.lora)
     return dataclasses.replace(settings, start=config.lora_from) if config.lora_from else settings
+
+
+def quantize_of(config: Config) -> Quantize:
+    """How a run quantises: --quantize, and what the flags beside it say."""
+    more = {"scales": config.quantize_scales} if config.quantize_scales else {}
+    return Quantize.parse(config.quantize, nodes=config.quantize_nodes, **more)
 
 
 def schedule_of(config: Config) -> schedules.Schedule:

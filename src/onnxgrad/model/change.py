@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,18 @@ class Change:
     def undecayed(self) -> Iterable[str]:
         """Name trained tensors that weight decay must not shrink, after `apply`."""
         return ()
+
+    def statistics(self) -> Mapping[str, str | None]:
+        """Name tensors that a checkpoint holds beside the weights, with the values of the training graph
+        that replace them after a step; None for one that stays."""
+        return {}
+
+    def switches(self) -> Mapping[str, np.ndarray]:
+        """Name tensors that steps read anew, with the arrays that they are read from; they are the change's own."""
+        return {}
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Say which epoch the next steps belong to, from 0; switches may follow."""
 
     def describe(self) -> Iterable[Note]:
         """Say what was done and why, after `apply`."""

@@ -51,7 +51,7 @@ class TrainableModel:
         if (
             is_quantised(self.source.proto) and not changes
         ):  # an adapter leaves integers as they are
-            changes = [FakeQuantise(learn_scales=False)]
+            changes = [FakeQuantise()]
         self._sharing = Untie(tie, untie), Retie(untie)
         own = [Restore(), *self._sharing, Widen(keep_float32), Repeat(), Padding(), WithoutPast()]
         self.changes: list[Change] = [*own, *changes]

@@ -235,6 +235,10 @@ class Trainer:
         """Return the learning rate of the next step, of each parameter group."""
         return [self.schedule.rate(o.lr, self.steps) for o in self._plan.group_optimizers]
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Say which epoch the next steps belong to, from 0, as `fit` does: observers of ranges look at the first."""
+        self._plan.begin_epoch(epoch)
+
     def bind_schedule(self, total: int | None, per_epoch: int | None) -> None:
         """Tell the schedule how many steps a run and an epoch have; None where nobody knows."""
         self.schedule = self.schedule.bound(total, per_epoch)

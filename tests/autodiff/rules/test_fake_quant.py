@@ -25,6 +25,14 @@ LAYOUTS = {
 RANGE = dict(quant_min=-8, quant_max=7)
 
 
+PACES = {
+    "exact": {},
+    "LSQ": dict(scale_gradient="lsq"),
+    "LSQ, of a batch": dict(scale_gradient="lsq", batched=1),
+    "LSQ of the logarithm": dict(scale_gradient="lsq_log", batched=1),
+}
+
+
 def model(shape, of, attributes) -> onnx.ModelProto:
     node = helper.make_node(
         "FakeQuant", ["x", "s", "z"], ["y"], domain="com.microsoft", **RANGE, **attributes
@@ -38,8 +46,10 @@ def model(shape, of, attributes) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("ops", ["fused", "standard"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_gradients(layout, ops):
+@pytest.mark.parametrize("pace", PACES)
+def test_gradients(layout, pace, ops):
     shape, of, attributes = LAYOUTS[layout]
+    attributes = {**attributes, **PACES[pace]}
     rng = np.random.default_rng(3)
     x, dy = rng.standard_normal((2, *shape)).astype(np.float32)
     s = rng.uniform(0.1, 0.3, of).astype(np.float32)

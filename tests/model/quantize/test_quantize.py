@@ -45,7 +45,9 @@ def outputs(path, x) -> np.ndarray:
         {},
         dict(activations="uint8"),
         dict(per_channel=False),
-        dict(learn_scales=False),
+        dict(scales="fixed"),
+        dict(scales="observed"),
+        dict(scales="observed", activations="uint8", weights="uint8", per_channel=False),
         dict(method="percentile"),
         dict(method="entropy", activations="uint8"),
         dict(weights="int4"),
@@ -82,7 +84,7 @@ def test_scales_are_learned_where_asked_for(trained, tmp_path):
     after = trainer.get_weights()
     assert before
     assert any(not np.array_equal(after[n], w) for n, w in before.items())
-    frozen = quantising(trained, learn_scales=False)
+    frozen = quantising(trained, scales="fixed")
     assert not [n for n in frozen.get_weights() if n.endswith(".log_scale")]
 
 
@@ -157,8 +159,12 @@ def test_what_is_excluded_stays_float(trained, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("int7", "weights is 'int7', expected one of int8"),
-        ("int8,activations=float", "activations is 'float', expected one of"),
+        ("int7", "'int7' is no precision, expected one of int8"),
+        ("int8,activations=int7", "activations is 'int7', expected one of"),
+        ("int8,scales=guessed", "scales is 'guessed', expected one of learned, observed, fixed"),
+        ("int4,block=1", "block is 1, expected 0 or at least 2"),
+        ("int8,percentile=120", "percentile is 120.0, expected 0 to 100"),
+        ("w5a8", "'w5a8' is no precision"),
         ("int8,speed=3", "expected NAME=VALUE with one of weights"),
         ("int8,rows=none", "rows is 'none', expected a number"),
         ("int8,per_channel=perhaps", "per_channel is 'perhaps', expected yes or no"),

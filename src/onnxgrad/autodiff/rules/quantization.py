@@ -7,7 +7,7 @@ the scale the two give Σ dy·(q - z - x/s), and Σ dy·(q - z) where q was satu
 
 from onnx_ir import DataType
 
-from onnxgrad.autodiff.rule import fused, rule
+from onnxgrad.autodiff.rule import fused, no_gradient, rule
 
 _RANGE = {
     DataType.INT8: (-128, 127), DataType.UINT8: (0, 255), DataType.INT16: (-32768, 32767),
@@ -48,13 +48,19 @@ def quantize_linear(op, x, y_scale, y_zero_point, y, dy, *, axis=1, block_size=0
     return dx, _summed(op, op.Neg(op.Mul(dx, steps)), y_scale, x, axis, block_size)
 
 
+no_gradient(
+    "QuantObserver",
+    because="a range that is observed follows the numbers; they do not follow it",
+    domain="com.microsoft",
+)
+
 _FAKE = dict(domain="com.microsoft", inputs="input scale zero_point", outputs="output mask")
 
 
 @rule("FakeQuant", wrt="input scale zero_point", **_FAKE)
 def fake_quant(
     op, input, scale, zero_point, doutput, *,
-    quant_min=0, quant_max=255, axis=1, block_size=0, need,
+    quant_min=0, quant_max=255, axis=1, block_size=0, scale_gradient="exact", batched=0, need,
 ):  # fmt: skip
     """With r = clip(round(t) + z) - z, t = x/s: dx = dy and ds = Σ dy·(r - t) within the range;
     dx = 0, ds = Σ dy·r and dz = -Σ dy·s where it was left."""
@@ -72,6 +78,12 @@ def fake_quant(
         r = op.Sub(op.Clip(place, low, high), zero)
         terms = op.Mul(doutput, op.Where(inside, op.Sub(r, steps), r))
         ds = _summed(op, terms, scale, input, axis, block_size)
+        if scale_gradient != "exact":
+            ds = op.Mul(
+                ds, _pace(op, input, scale, zero_point, axis, block_size, batched, low, high)
+            )
+        if scale_gradient == "lsq_log":
+            ds = op.Div(ds, op.Mul(scale, scale))
     if "zero_point" in need and zero_point is not None:
         terms = op.Where(inside, 0.0, op.Neg(op.Mul(doutput, wide)))
         dz = _summed(op, terms, zero_point, input, axis, block_size)
@@ -83,6 +95,20 @@ def fake_quant_fused(op, input, scale, zero_point, doutput, *, attrs, need):
     """One pass over memory for all three."""
     wanted = [name in need for name in ("input", "scale", "zero_point")]
     return op.LearnedFakeQuantGrad(doutput, input, scale, zero_point, **attrs, outputs=wanted)
+
+
+def _pace(op, x, scale, zero_point, axis, block_size, batched, low, high):
+    """LSQ's g = 1/√(n·q): n numbers share a scale, q integers lie on the longer side of the zero point."""
+    to = op.dtype(x)
+    if block_size:
+        shared = op.Min(op.Cast(op.dim(x, axis), to=to), float(block_size))
+    else:
+        shared = op.Div(op.Cast(op.Size(x), to=to), op.Cast(op.Size(scale), to=to))
+    if batched and not block_size:
+        shared = op.Div(shared, op.reshape_to(op.Cast(op.dim(x, 0), to=to), []))
+    zero = 0.0 if zero_point is None else op.Round(zero_point)
+    longer = op.Max(op.Sub(high, zero), op.Sub(op.Sub(zero, low), 1.0))
+    return op.Reciprocal(op.Sqrt(op.Mul(op.Max(shared, 1.0), op.Max(longer, 1.0))))
 
 
 def _is_one(op, scale, block_size):

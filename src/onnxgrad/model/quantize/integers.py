@@ -75,34 +75,26 @@ def initializer(model: ir.Model, name: str, array: np.ndarray) -> ir.Value:
     while name in taken:
         name += ".float"
     value = ir.Value(name=name, const_value=ir.tensor(np.array(array, order="C"), name=name))
-    value.dtype, value.shape = ir.DataType.FLOAT, ir.Shape(array.shape)
+    value.dtype, value.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
     model.graph.register_initializer(value)
     return value
 
 
-def factors(bias: ir.Value) -> tuple[str, str] | None:
-    """Return the scales of the activation and the weight that a bias is added to the product of."""
+def factors(bias: ir.Value) -> tuple[ir.Node, ir.Node] | None:
+    """Return the quantisers of the activation and the weight that a bias is added to the product of.
+
+    None where its scale is its own: another use, or a weight in blocks.
+    """
     uses = bias.uses()
-    if (
-        len(uses) != 1
-        or uses[0][1] != 2
-        or uses[0][0].op_type not in ("Conv", "Gemm", "ConvTranspose")
-    ):
+    if len(uses) != 1 or uses[0][1] != 2 or uses[0][0].op_type not in _WITH_BIAS:
         return None
-    scales = []
-    for value in uses[0][0].inputs[:2]:
-        node = value.producer()
-        if node is None or node.op_type not in ("DequantizeLinear", "FakeQuant"):
-            return None
-        scales.append(node.inputs[1])
-    names = [_before_exp(v) for v in scales]
-    return (names[0], names[1]) if all(names) else None
+    nodes = [value.producer() for value in uses[0][0].inputs[:2]]
+    if any(n is None or n.op_type not in ("DequantizeLinear", "FakeQuant") for n in nodes):
+        return None
+    return None if any(attribute(n, "block_size", 0) for n in nodes) else (nodes[0], nodes[1])
 
 
-def _before_exp(scale: ir.Value) -> str | None:
-    """The name of a scale in the file, also where it is learned as its logarithm by now."""
-    node = scale.producer()
-    return scale.name if node is None else node.inputs[0].name.removesuffix(".log_scale")
+_WITH_BIAS = ("Conv", "Gemm", "ConvTranspose")
 
 
 def product(

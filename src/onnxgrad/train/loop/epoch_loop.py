@@ -129,6 +129,7 @@ class EpochLoop:
 
     def _epoch(self, steps_per_epoch: int | None) -> None:
         p = self.progress
+        self.trainer.begin_epoch(p.epoch)
         if p.position == 0:
             self._tell("on_epoch_begin")
         for batch in self._batches(steps_per_epoch):

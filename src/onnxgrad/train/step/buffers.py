@@ -80,6 +80,7 @@ class Buffers:
         parameters: Mapping[str, np.ndarray],
         group_of: Mapping[str, int],
         statistics: Mapping[str, np.ndarray],
+        moving: Iterable[str] | None = None,
     ):
         self.segments: list[Segment] = []
         self._segment_of: dict[str, Segment] = {}
@@ -96,8 +97,9 @@ class Buffers:
         for name, array in parameters.items():
             self.parameter(name)[...] = array
         self.statistics = {n: np.array(a) for n, a in statistics.items()}
-        # The step writes new statistics beside the old ones, which it still reads.
-        self.next_statistics = {n: np.array(a) for n, a in statistics.items()}
+        # The step writes new statistics beside the old ones, which it still reads; others stay.
+        moved = statistics if moving is None else moving
+        self.next_statistics = {n: np.array(statistics[n]) for n in moved}
 
     def parameter(self, name: str) -> np.ndarray:
         """Return the parameter itself, not a copy."""
@@ -136,8 +138,8 @@ class Buffers:
 
     def take_statistics(self) -> None:
         """Make the statistics that the last step wrote the current ones."""
-        for name, array in self.statistics.items():
-            array[...] = self.next_statistics[name]
+        for name, new in self.next_statistics.items():
+            self.statistics[name][...] = new
 
     def flat(self) -> np.ndarray:
         """Return every parameter, one after the other, as a new vector."""

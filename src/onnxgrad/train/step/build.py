@@ -157,15 +157,17 @@ def training_graph(
     model: ir.Model,
     objective: Objective,
     trainable: list[str],
-    statistics: Mapping[str, str],
+    statistics: Mapping[str, str | None],
     keep: Iterable[str] = (),
+    switches: Iterable[str] = (),
     ops: str = "fused",
     patterns: bool = True,
 ) -> TrainingGraph:
     """Return the model with its loss and the gradient of every name in `trainable`.
 
     `model` is changed. `statistics` maps running statistics to their new values, made by nodes of
-    the model; `keep` names the model's outputs that a step also returns.
+    the model, or to None where they stay; `switches` are further tensors that become inputs; `keep`
+    names the model's outputs that a step also returns.
     """
     values = values_of(model)
     loss, parts = attach(model, objective, [values[n] for n in (*trainable, *statistics)])
@@ -173,14 +175,16 @@ def training_graph(
     outputs = model.graph.outputs
     for value in [v for v in outputs if v.name not in keep]:
         outputs.remove(value)
-    for new in statistics.values():
+    moving = {name: new for name, new in statistics.items() if new is not None}
+    for new in moving.values():
         outputs.append(values[new])
     result = grad(model, of=loss, wrt=trainable, parameters="inputs", ops=ops, patterns=patterns)
     names = [v.name for v in result.graph.outputs][-len(trainable) :]
-    for name in statistics:
-        make_input(result.graph, values_of(result)[name])
+    known = values_of(result)
+    for name in (*statistics, *switches):
+        make_input(result.graph, known[name])
     gradients = dict(zip(trainable, names, strict=True))
-    return TrainingGraph(to_session(result), loss, parts, gradients, dict(statistics))
+    return TrainingGraph(to_session(result), loss, parts, gradients, moving)
 
 
 def evaluation_graph(

@@ -46,9 +46,11 @@ class TrainingPlan:
         self.objective = self._objective(loss, loss_weights)
         self.trainable = self._trainable(trainable)
         training = self.base.clone()
-        statistics: dict[str, str] = {}
+        statistics: dict[str, str | None] = {}
         if not freeze_bn:
-            statistics = train_batch_norm(training, set(self.trainable), self.notes)
+            statistics |= train_batch_norm(training, set(self.trainable), self.notes)
+        for change in self.model.changes:
+            statistics |= change.statistics()
         values = build.values_of(training)
         weights = [values[n] for n in self.trainable]
         # Read anew by every run; the step sets it.
@@ -56,14 +58,18 @@ class TrainingPlan:
         self.key[0] = seed
         drops = train_dropout(training, dropout, weights, self.notes)
         self.settings = {KEY: self.key} if drops else {}
+        for change in self.model.changes:
+            self.settings |= change.switches()
         arrays = self.model.arrays([*self.trainable, *statistics])
         self.graph = build.training_graph(
-            training, self.objective, self.trainable, statistics, ops=ops, patterns=patterns
-        )
+            training, self.objective, self.trainable, statistics, switches=set(self.settings) - {KEY},
+            ops=ops, patterns=patterns,
+        )  # fmt: skip
         self.notes += self.objective.notes
         group_of, self.group_optimizers = self._groups(groups, optimizer)
         parameters_ = {n: arrays[n] for n in self.trainable}
-        self.store = Buffers(parameters_, group_of, {n: arrays[n] for n in statistics})
+        moving = self.graph.statistics
+        self.store = Buffers(parameters_, group_of, {n: arrays[n] for n in statistics}, moving)
         kinds = dict.fromkeys(k for o in self.group_optimizers for k in o.kinds())
         self.store.add_state(kinds)
         targets = tuple(t.name for t in self.objective.targets.values())
@@ -124,6 +130,11 @@ class TrainingPlan:
     def set_batch(self, number: int) -> None:
         """Let the random numbers of the next run be those of this batch."""
         self.key[1] = number
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Tell the changes which epoch the next steps belong to."""
+        for change in self.model.changes:
+            change.begin_epoch(epoch)
 
     def loss_values(self) -> dict[str, ir.Value]:
         """Return the outputs that have a loss."""

@@ -1,0 +1,223 @@
+"""Scales and zero points of a trained graph: learned with the weights, observed for an epoch, or fixed.
+
+      learned     scale = exp(u), u is trained (LSQ); zero points stay
+      observed    low, high = moving averages of the range, scale and zero point follow; then fixed
+      fixed       as calibrated
+      untouched   as the file has them, which is not said in a checkpoint
+
+A scale that several quantisers share stays one: integers then pass through the nodes between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxgrad import kernels
+from onnxgrad.contracts import DOMAIN
+from onnxgrad.errors import ModelError
+from onnxgrad.model.quantize.integers import RANGES, initializer
+
+LOG_SCALE = ".log_scale"
+OBSERVE = "quantise/observe"  # an input of the training graph: 1 while ranges are observed
+MOMENTUM = 0.01  # of an activation's range; that of a weight is what it is now
+
+
+@dataclass(frozen=True)
+class Quantiser:
+    """What is quantised, and how: a float value, the file's scale and zero point, their layout."""
+
+    x: ir.Value
+    scale: ir.Value
+    zero: ir.Value | None
+    dtype: ir.DataType
+    axis: int
+    block: int
+    weight: bool
+
+    def layout(self) -> dict[str, int]:
+        low, high = RANGES[self.dtype]
+        return dict(quant_min=low, quant_max=high, axis=self.axis, block_size=self.block)
+
+    def zeros(self) -> np.ndarray:
+        """Return the zero points as floats."""
+        if self.zero is None:
+            return np.zeros(self.scale.const_value.shape, np.float32)
+        return self.zero.const_value.numpy().astype(np.float32)
+
+
+class Scales:
+    """As the file has them. Subclasses say what changes, and what a checkpoint holds."""
+
+    said = "scales stay as they are"
+
+    def __init__(self) -> None:
+        self.made: dict[str, tuple[ir.Value, ir.Value]] = {}  # by the name of the file's scale
+        self.quantisers: dict[str, Quantiser] = {}
+        self.trained: dict[str, str] = {}  # scale -> what is trained in its place
+        self.fixed: set[str] = set()  # tensors that are neither weights nor worth a note
+        self.statistics: dict[str, str | None] = {}  # tensor -> its new value; None: it stays
+        self.switches: dict[str, np.ndarray] = {}
+
+    def of(self, model: ir.Model, quantiser: Quantiser) -> tuple[ir.Value, ir.Value]:
+        """Return scale and zero point as values of the trained graph."""
+        name = quantiser.scale.name
+        if name not in self.made:
+            self.quantisers[name] = quantiser
+            self.made[name] = self._make(model, quantiser)
+        return self.made[name]
+
+    def _make(self, model: ir.Model, quantiser: Quantiser) -> tuple[ir.Value, ir.Value]:
+        zero = self._zero(model, quantiser)
+        self.fixed.add(quantiser.scale.name)
+        return quantiser.scale, zero
+
+    def _zero(self, model: ir.Model, quantiser: Quantiser) -> ir.Value:
+        zero = initializer(model, _zero_name(quantiser), quantiser.zeros())
+        self.fixed.add(zero.name)
+        return zero
+
+    def attributes(self, weight: bool) -> dict[str, int | str]:
+        """Return what FakeQuant is told beside its layout."""
+        return {}
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Say which epoch the next steps belong to, from 0."""
+
+    def numbers(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Take what belongs here out of `tensors`; return the file's scales and zero points."""
+        found: dict[str, np.ndarray] = {}
+        for name, quantiser in self.quantisers.items():
+            for key, array in self._numbers(name, quantiser, tensors).items():
+                if key in found and not np.array_equal(found[key], array):
+                    raise ModelError(
+                        f"quantize: scales share the zero point {key!r} and would need two; "
+                        "scales=learned keeps it"
+                    )
+                found[key] = array
+        return found
+
+    def _numbers(self, name: str, quantiser: Quantiser, tensors) -> dict[str, np.ndarray]:
+        return {}
+
+    def _kept_zero(self, quantiser: Quantiser, tensors) -> dict[str, np.ndarray]:
+        zero = tensors.pop(self.made[quantiser.scale.name][1].name, None)
+        return {} if quantiser.zero is None or zero is None else {quantiser.zero.name: zero}
+
+
+class Fixed(Scales):
+    """As calibrated; a checkpoint holds them, so that a resumed run has no others."""
+
+    def _make(self, model: ir.Model, quantiser: Quantiser) -> tuple[ir.Value, ir.Value]:
+        scale, zero = super()._make(model, quantiser)
+        self.statistics |= {scale.name: None, zero.name: None}
+        return scale, zero
+
+    def _numbers(self, name: str, quantiser: Quantiser, tensors) -> dict[str, np.ndarray]:
+        return {name: tensors.pop(name), **self._kept_zero(quantiser, tensors)}
+
+
+class Learned(Scales):
+    """Trained as logarithms: they stay positive, and a step changes them by a share of themselves."""
+
+    @property
+    def said(self) -> str:
+        return f"{len(self.trained)} scales are learned"
+
+    def _make(self, model: ir.Model, quantiser: Quantiser) -> tuple[ir.Value, ir.Value]:
+        zero = self._zero(model, quantiser)
+        self.statistics[zero.name] = None
+        scale = quantiser.scale
+        name = f"{scale.name}{LOG_SCALE}"
+        numbers = np.log(scale.const_value.numpy().astype(np.float64))
+        learned = initializer(model, name, numbers.astype(np.float32))
+        exp = ir.Node("", "Exp", [learned], num_outputs=1, name=f"{name}/exp")
+        _describe(exp.outputs, [f"{name}/exp"], learned)
+        model.graph.append(exp)
+        self.trained[scale.name] = learned.name
+        return exp.outputs[0], zero
+
+    def attributes(self, weight: bool) -> dict[str, int | str]:
+        return dict(scale_gradient="lsq_log", batched=int(not weight))
+
+    def _numbers(self, name: str, quantiser: Quantiser, tensors) -> dict[str, np.ndarray]:
+        found = self._kept_zero(quantiser, tensors)
+        log = tensors.pop(self.trained[name], None)
+        if log is not None:
+            found[name] = np.exp(log.astype(np.float64)).astype(np.float32)
+        return found
+
+
+class Observed(Scales):
+    """Ranges follow the activations as moving averages, and the weights, in the first epoch."""
+
+    said = "scales follow what is seen in the first epoch, and stay from then on"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.switches = {OBSERVE: np.ones(1, np.int64)}
+        self._switch: ir.Value | None = None
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.switches[OBSERVE][0] = int(epoch == 0)
+
+    def _make(self, model: ir.Model, quantiser: Quantiser) -> tuple[ir.Value, ir.Value]:
+        if self._switch is None:  # what is evaluated observes nothing
+            self._switch = initializer(model, OBSERVE, np.zeros(1, np.int64))
+        name, layout = quantiser.scale.name, quantiser.layout()
+        scale, zeros = quantiser.scale.const_value.numpy(), quantiser.zeros()
+        ends = {
+            "low": (layout["quant_min"] - zeros) * scale,
+            "high": (layout["quant_max"] - zeros) * scale,
+        }
+        low, high = (initializer(model, f"{name}.{k}", a) for k, a in ends.items())
+        attributes = {**layout, "symmetric": int(self._symmetric(quantiser))}
+        node = ir.Node(
+            DOMAIN,
+            "QuantObserver",
+            [quantiser.x, low, high, self._switch],
+            [
+                *(ir.AttrInt64(k, v) for k, v in attributes.items()),
+                ir.AttrFloat32("momentum", 1.0 if quantiser.weight else MOMENTUM),
+            ],
+            num_outputs=4,
+            name=f"{name}/observer",
+        )
+        names = [f"{name}.{k}" for k in ("low/updated", "high/updated", "scale", "zero")]
+        _describe(node.outputs, names, low)
+        model.graph.append(node)
+        self.statistics |= {low.name: names[0], high.name: names[1]}
+        self.fixed |= {low.name, high.name, self._switch.name}
+        return node.outputs[2], node.outputs[3]
+
+    def _symmetric(self, quantiser: Quantiser) -> bool:
+        low, high = RANGES[quantiser.dtype]
+        return bool((quantiser.zeros() == low + (high - low) // 2 + 1).all())
+
+    def _numbers(self, name: str, quantiser: Quantiser, tensors) -> dict[str, np.ndarray]:
+        low, high = (tensors.pop(f"{name}.{k}") for k in ("low", "high"))
+        # Only its shape matters; the kernel says what the ranges mean, here as in training.
+        x = np.zeros(
+            tuple(int(d) for d in quantiser.x.shape) if quantiser.weight else 1, np.float32
+        )
+        now = kernels.quant_observer(
+            x, low, high, np.zeros(1, np.int64),
+            symmetric=int(self._symmetric(quantiser)), **quantiser.layout(),
+        )  # fmt: skip
+        zero = {} if quantiser.zero is None else {quantiser.zero.name: now.zero_point}
+        return {name: now.scale, **zero}
+
+
+KINDS: Mapping[str, type[Scales]] = {"learned": Learned, "observed": Observed, "fixed": Fixed}
+
+
+def _zero_name(quantiser: Quantiser) -> str:
+    return f"{quantiser.scale.name}/zero"
+
+
+def _describe(values: Iterable[ir.Value], names: Iterable[str], like: ir.Value) -> None:
+    for value, name in zip(values, names, strict=True):
+        value.name, value.shape, value.type = name, like.shape, like.type
