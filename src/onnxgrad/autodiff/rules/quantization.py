@@ -105,7 +105,7 @@ def _pace(op, x, scale, zero_point, axis, block_size, batched, low, high):
     else:
         shared = op.Div(op.Cast(op.Size(x), to=to), op.Cast(op.Size(scale), to=to))
     if batched and not block_size:
-        shared = op.Div(shared, op.reshape_to(op.Cast(op.dim(x, 0), to=to), []))
+        shared = op.Div(shared, op.Reshape(op.Cast(op.dim(x, 0), to=to), op.constant([])))
     zero = 0.0 if zero_point is None else op.Round(zero_point)
     longer = op.Max(op.Sub(high, zero), op.Sub(op.Sub(zero, low), 1.0))
     return op.Reciprocal(op.Sqrt(op.Mul(op.Max(shared, 1.0), op.Max(longer, 1.0))))
