@@ -77,27 +77,44 @@ def train(
 ) -> int:
     """Run the job and show it; used by `demo` too."""
     from onnxgrad.cli.progress import Screen
+    from onnxgrad.job import trials
     from onnxgrad.job.run import TrainingJob
 
     console = Console(highlight=False, quiet=quiet or as_json)
-    job = TrainingJob(model, config, resume)
+    several = trials.wanted(config)
+    job = (trials.Trials if several else TrainingJob)(model, config, resume)
     show_notes(job.notes, console)
     shown = len(job.notes)
     if as_json:
         say_json("start", model=str(model), run=str(job.folder), notes=job.notes)
     mode = "quiet" if quiet else "json" if as_json else "live" if console.is_terminal else "plain"
+    screen = Screen(console, mode)
     try:
-        result = job.start(Screen(console, mode))
+        result = run_trials(job, screen, as_json) if several else job.start(screen)
     except KeyboardInterrupt:
         return interrupted(job, as_json)
     except (CheckpointError, ExportError) as error:
         raise type(error)(f"{error}{way_on(job, error)}") from error
     if as_json:
         done = {"before": result.before, "after": result.after, "output": config.output}
-        say_json("done", **done, run=str(result.folder), seconds=round(result.seconds, 3))
+        if result.trials:
+            done["trials"] = {n: vars(s) for n, s in result.trials.items()}
+        say_json("done", **done, run=str(job.folder), seconds=round(result.seconds, 3))
     show(result, console)
     show_notes(job.notes[shown:], console)
     return OK
+
+
+def run_trials(job, screen, as_json: bool):
+    """Folds and seeds one after the other, a line each, then the training that writes the model."""
+    found = []
+    for number, (trial, scores) in enumerate(job.scores(), 1):
+        found.append(scores)
+        text = "  ".join(f"{name} {short(value)}" for name, value in scores.items())
+        screen.console.print(f"{trial.name} ({number}/{len(job.trials)})  {text}")
+        if as_json:
+            say_json("trial", name=trial.name, scores=scores)
+    return job.last(found, screen)
 
 
 def way_on(job, error: Exception) -> str:
@@ -129,6 +146,11 @@ def show(result, console: Console) -> None:
         table.add_row(name, short(value), f"[bold]{short(result.after[name])}[/bold]")
     console.print()
     console.print(table)
+    if result.trials:
+        count = len(next(iter(result.trials.values())).values)
+        console.print(f"\nover {count} trainings: mean ± deviation")
+        for name, found in result.trials.items():
+            console.print(f"  {name}  [bold]{found}[/bold]")
     if result.comparison is not None:
         show_comparison(result.comparison.rows(), console)
     stopped = f" ({escape(result.stop)})" if result.stop else ""

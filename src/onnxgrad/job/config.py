@@ -50,6 +50,15 @@ class Config:
         "",
         "how rows are set aside: random, stratified, time, time:COLUMN or group:COLUMN (default: by class)",
     )
+    folds: int = setting(
+        0,
+        "train so many times, each time with another part set aside, and once on all rows; 0: once",
+        int,
+        limits=(0, 1000),
+    )
+    repeat: int = setting(
+        1, "train with so many seeds, for the spread of the scores", int, limits=(1, 1000)
+    )
     loss: str = setting(
         "",
         "cross_entropy, nll, nll_probabilities, bce, bce_probabilities, mse, l1 or huber (default: guessed)",

@@ -41,6 +41,7 @@ class Result:
     seconds: float = 0.0
     stop: str = ""
     comparison: Comparison | None = None
+    trials: dict[str, Any] = field(default_factory=dict)  # score -> its spread over folds and seeds
 
 
 class Recorder(Callback):

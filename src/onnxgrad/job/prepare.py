@@ -142,15 +142,17 @@ def open_files(
     ignore: tuple[str, ...] = (),
     loss: str = "",
     new_classes: bool = False,
+    tried: bool = False,
 ) -> Opened:
     """Read both files, and find target and loss where they are not given.
 
     `new_classes`: the names of classes that an earlier run wrote into the model do not count.
+    `tried`: the model was loaded by onnxruntime before.
     """
     original, model = read_model(path)
     loss = ALIASES.get(loss, loss)
     # A model in memory came from a file that was loaded before.
-    with first_load(path) if is_path(path) else contextlib.nullcontext():
+    with first_load(path) if is_path(path) and not tried else contextlib.nullcontext():
         check_inputs(model)
         table = files.read(data)
         aim = find_target(model, table, target, ignore)

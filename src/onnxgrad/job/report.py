@@ -46,6 +46,8 @@ def page(result: Result) -> str:
         "<h2>Before and after</h2>", _before_after(result),
         "<h2>Curves</h2>", _curves(result),
     ]  # fmt: skip
+    if result.trials:
+        parts += ["<h2>Folds and seeds</h2>", _trials(result)]
     if result.comparison is not None:
         head, *rows = result.comparison.rows()
         numbers = set(range(1, len(head)))
@@ -91,6 +93,15 @@ def _before_after(result: Result) -> str:
         for k, v in result.before.items()
     ]
     return _table(["", "before", "after"], rows, {1, 2})
+
+
+def _trials(result: Result) -> str:
+    """Each score's mean and spread, and the single ones."""
+    rows = [
+        [escape(name), _number(s.mean, 4), _number(s.deviation), ", ".join(_number(v, 4) for v in s.values)]
+        for name, s in result.trials.items()
+    ]  # fmt: skip
+    return _table(["", "mean", "deviation", "single"], rows, {1, 2})
 
 
 def _curves(result: Result) -> str:

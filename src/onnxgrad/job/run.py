@@ -56,8 +56,9 @@ class TrainingJob:
         split = Split.parse(config.split)
         self.ignore = ignore = (*split_names(config.ignore), *split.columns())
         opened = open_files(
-            model, config.data, config.target, ignore, config.loss, bool(config.classes)
-        )
+            model, config.data, config.target, ignore, config.loss, bool(config.classes),
+            tried=rows is not None,
+        )  # fmt: skip
         self.rows = rows or self._rows(split, opened)
         self.subject: Any = model  # what is trained, by way of the changes
         stage = TableStage(opened.model, opened.table, opened.aim, ignore, config)
