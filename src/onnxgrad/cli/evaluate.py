@@ -10,6 +10,7 @@ from rich.table import Table
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
 from onnxgrad.cli.texts import Console, show_notes
+from onnxgrad.job.texts import split_names
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -22,6 +23,11 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser.add_argument("--ignore", default="", help="columns to leave out, with commas")
     parser.add_argument("--loss", default="", help="as for train (default: guessed)")
     parser.add_argument("--axis", type=int, default=0, metavar="N", help="as for train")
+    parser.add_argument(
+        "--model-output",
+        default="",
+        help="the output that the loss judges (default: the first of floats)",
+    )
     parser.add_argument("--metrics", default="", help="as for train (default: by the loss)")
     parser.add_argument("--batch-size", type=at_least_one, default=32, metavar="N")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -30,16 +36,16 @@ def add_parser(commands) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.files.models import ModelFile
-    from onnxgrad.job.prepare import prepare
+    from onnxgrad.job.prepare import Wish, prepare
     from onnxgrad.train.losses import with_axis
     from onnxgrad.train.trainer import Trainer
 
     model = ModelFile.of(options.model)
-    job = prepare(model, options.data, options.target, options.ignore, options.loss)
-    loss = with_axis(job.loss, options.axis)
-    trainer = Trainer(model, loss=loss, metrics=job.metrics(options.metrics))
-    target = trainer.target_names[0] if job.loss is not None else ""
-    batches = job.all_rows(target, options.batch_size)
+    wish = Wish(options.target, split_names(options.ignore), options.loss, options.model_output)
+    job = prepare(model, options.data, wish)
+    losses = job.losses and {o: with_axis(loss, options.axis) for o, loss in job.losses.items()}
+    trainer = Trainer(model, loss=losses, metrics=job.metrics(options.metrics))
+    batches = job.all_rows(trainer.target_names, options.batch_size)
     result = trainer.evaluate(batches)
     if options.json:
         print(json.dumps(result))

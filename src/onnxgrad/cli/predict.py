@@ -74,7 +74,7 @@ def predict(path: str, model, table, matched, batch_size: int) -> dict[str, np.n
     size, fixed = Prepared(path, model, table, matched, None, []).batch_size(batch_size)
     check = Checker(of_input(v) for v in model.graph.inputs if v.name in matched.inputs)
     parts: list[list[np.ndarray]] = []
-    for batch in Batches(table, matched, None, size).epoch(0):
+    for batch in Batches(table, matched, [], size).epoch(0):
         count = len(batch.rows)
         if fixed:
             filled = {n: _filled(a, size) for n, a in batch.arrays.items()}

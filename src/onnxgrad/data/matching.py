@@ -39,12 +39,25 @@ class Feed:
 
 @dataclass
 class Matched:
-    """How rows of a table become a batch. `classes` are the names of labels, by number."""
+    """How rows of a table become a batch. `classes` are the names of labels, by number.
+
+    `targets` are the columns by the output that they are compared with; "" is the output that one
+    loss judges.
+    """
 
     inputs: dict[str, Feed]
-    target: str = ""
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     classes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def target(self) -> str:
+        """The first column of the first target; empty where there is none."""
+        return next((columns[0] for columns in self.targets.values()), "")
+
+    @property
+    def target_columns(self) -> list[str]:
+        return list(dict.fromkeys(c for columns in self.targets.values() for c in columns))
 
     @property
     def columns(self) -> list[str]:
@@ -75,27 +88,77 @@ def match(model: ir.Model, table: Table, target: str = "", ignore: tuple[str, ..
 def feed_inputs(model: ir.Model, table: Table, aim: Matched, ignore: tuple[str, ...]) -> Matched:
     """Give every input its columns, beside the target that was found."""
     wanted = given_inputs(model)
-    matched = Matched({}, aim.target, list(aim.classes), list(aim.notes))
-    names = [n for n in table.columns if n not in ignore and n != matched.target]
+    matched = Matched({}, dict(aim.targets), list(aim.classes), list(aim.notes))
+    names = [n for n in table.columns if n not in ignore and n not in matched.target_columns]
     matched.inputs = _inputs(wanted, table, names, matched)
     _refuse_gaps(wanted, table, matched)
     return matched
 
 
 def find_target(
-    model: ir.Model, table: Table, target: str = "", ignore: tuple[str, ...] = ()
+    model: ir.Model,
+    table: Table,
+    target: str = "",
+    ignore: tuple[str, ...] = (),
+    outputs: tuple[str, ...] = (),
 ) -> Matched:
-    """The target and the names of its classes, with no input matched yet."""
-    for name in (*ignore, *filter(None, [target])):
+    """The target and the names of its classes, with no input matched yet.
+
+    `target` is a column, several with commas, or columns by output: "box=x|y|w|h,score=label".
+    Without it each of several `outputs` takes the columns called after it.
+    """
+    free = [n for n in table.columns if n not in ignore]
+    matched = Matched({}, classes=list(table.classes))
+    if target:
+        matched.targets = _named_targets(target, table)
+    elif len(outputs) > 1:
+        matched.targets = {o: _called_after(o, free, table) for o in outputs}
+        listed = "; ".join(f"'{o}': {', '.join(c)}" for o, c in matched.targets.items())
+        matched.notes.append(f"targets by the names of the outputs: {listed}")
+    else:
+        found = _guess_target(given_inputs(model), table, free, matched.notes)
+        matched.targets = {"": (found,)} if found else {}
+    for name in (*ignore, *matched.target_columns):
         if name not in table.columns:
             raise DataError(f"{table.source} has no column '{name}'; it has {_listed(table)}")
-    matched = Matched({}, classes=list(table.classes))
-    free = [n for n in table.columns if n not in ignore]
-    matched.target = target or _guess_target(given_inputs(model), table, free, matched.notes)
-    if matched.target in table.gaps:
-        raise DataError(table.gaps[matched.target])
+    for name in matched.target_columns:
+        if name in table.gaps:
+            raise DataError(table.gaps[name])
     _name_classes(table, matched)
     return matched
+
+
+def _named_targets(text: str, table: Table) -> dict[str, tuple[str, ...]]:
+    if text in table.columns:
+        return {"": (text,)}
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if "=" not in text:
+        return {"": tuple(parts)}
+    found = {}
+    for part in parts:
+        output, _, columns = part.partition("=")
+        found[output.strip()] = tuple(c.strip() for c in columns.split("|") if c.strip())
+        if not found[output.strip()]:
+            raise DataError(
+                f"--target {part!r} names no column, expected output=column or output=a|b"
+            )
+    return found
+
+
+def _called_after(output: str, free: list[str], table: Table) -> tuple[str, ...]:
+    """The column that has an output's name, `_target` behind it, or `_0`, `_1` and so on."""
+    for name in (output, f"{output}_target"):
+        if name in free:
+            return (name,)
+    numbered = []
+    while f"{output}_{len(numbered)}" in free:
+        numbered.append(f"{output}_{len(numbered)}")
+    if not numbered:
+        raise DataError(
+            f"{table.source} has no column for output '{output}'; it has {_listed(table)}. Name it with --target "
+            f"{output}=COLUMN"
+        )
+    return tuple(numbered)
 
 
 def given_inputs(model: ir.Model) -> list[ir.Value]:
@@ -251,10 +314,11 @@ def _refuse_text(value: ir.Value, name: str, table: Table) -> None:
 
 
 def _name_classes(table: Table, matched: Matched) -> None:
-    if matched.target and table.columns[matched.target].dtype.kind in "US":
+    columns = matched.target_columns
+    if len(columns) == 1 and table.columns[columns[0]].dtype.kind in "US":
         matched.classes = [str(word) for word in table.words(matched.target)]
         matched.notes.append(
             f"target '{matched.target}' is text: {len(matched.classes)} classes, numbered in alphabetical order"
         )
-    elif matched.target != "label":
+    elif columns != ["label"]:
         matched.classes = []

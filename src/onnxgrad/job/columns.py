@@ -54,7 +54,11 @@ class TableStage:
 
     def _columns(self, wanted: list[ir.Value]) -> list[ColumnSpec] | None:
         """The columns that stand side by side before the only input; None where arrays feed it."""
-        names = [n for n in self.table.columns if n not in self.ignore and n != self.aim.target]
+        names = [
+            n
+            for n in self.table.columns
+            if n not in self.ignore and n not in self.aim.target_columns
+        ]
         if len(wanted) != 1 or wanted[0].name in names or len(names) < 2:
             return None
         if any(self.table.columns[n].shape != () for n in names):
@@ -128,7 +132,7 @@ class TableStage:
         column = value.name if value.name in self.table.columns else None
         if column is None:  # the only one left
             names = [n for n in self.table.columns if n not in self.ignore]
-            column = next((n for n in names if n != self.aim.target), "")
+            column = next((n for n in names if n not in self.aim.target_columns), "")
         if column not in self.table.columns or self.table.columns[column].dtype.kind not in "iufb":
             raise ConfigError(f"--standardize: input '{value.name}' is not fed by numbers")
         if self.config.missing:

@@ -34,7 +34,10 @@ class Config:
         shown="FILE",
     )
     output: str = setting("", "where to write the tuned model", short="-o", shown="FILE")
-    target: str = setting("", "name of the target column or array (default: guessed)")
+    target: str = setting(
+        "",
+        "the target column or array, several with commas, or by output: box=x|y,score=s (default: guessed)",
+    )
     ignore: str = setting("", "columns to leave out, with commas")
     categories: str = setting("", "columns of categories, with commas (default: those of text)")
     standardize: bool = setting(
@@ -61,12 +64,24 @@ class Config:
     )
     loss: str = setting(
         "",
-        "cross_entropy, nll, nll_probabilities, bce, bce_probabilities, mse, l1 or huber (default: guessed)",
+        "cross_entropy, nll, nll_probabilities, bce, bce_probabilities, mse, l1 or huber; by output: "
+        "box=l1,score=bce (default: guessed)",
     )
     axis: int = setting(
         0, "axis of the output that holds the classes; 0: follows from the targets", int,
         limits=(-8, 8),
     )  # fmt: skip
+    model_output: str = setting(
+        "", "the output that the loss judges (default: the first of floats)"
+    )
+    class_weights: str = setting(
+        "", "balanced, a number for each class, or name=number: how much a class counts"
+    )
+    sample_weights: str = setting("", "a column that says how much each row counts")
+    label_smoothing: float = setting(
+        0.0, "share of the target that goes to all classes alike", float, limits=(0, 1)
+    )
+    ignore_index: str = setting("", "a label that counts nothing, such as -100")
     optimizer: str = setting("adamw", "adamw, adam or sgd")
     lr: float = setting(1e-3, "learning rate", float, limits=(SMALLEST, LARGEST))
     epochs: int = setting(10, "passes over the data", int, limits=(1, math.inf))
@@ -82,7 +97,9 @@ class Config:
     )
     trainable: str = setting("all", "all, head, or patterns with commas: 'encoder.*,*.bias'")
     metrics: str = setting(
-        "", "accuracy, top5, f1, mae, r2, perplexity, with commas (default: by the loss)"
+        "",
+        "with commas: accuracy, balanced_accuracy, top5, precision, recall, f1 (each also _macro, _weighted), auc, "
+        "average_precision, mae, rmse, mape, r2, perplexity; of an output: box=mae (default: by the loss)",
     )
     patience: int = setting(
         0, "stop after so many epochs without improvement; 0: never", int, limits=(0, math.inf)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.data.arrays import Batch
-from onnxgrad.data.batches import Batches
+from onnxgrad.data.batches import Batches, Goal
 from onnxgrad.job.config import Config
+from onnxgrad.job.prepare import Prepared
 from onnxgrad.job.quantised import Comparison
 from onnxgrad.train.callbacks import Callback
 from onnxgrad.train.trainer import Trainer
@@ -105,22 +106,52 @@ def describe(
         result.parameters.append({**row, "change": change, "gradient": norms.get(name)})
 
 
-def confuse(result: Result, trainer: Trainer, held: Batches, names: list[str]) -> None:
-    """Count which class was taken for which."""
+def confuse(result: Result, trainer: Trainer, held: Batches, prepared: Prepared) -> None:
+    """Count which class was taken for which, where the first target is one label or one yes or no a row."""
+    goal = next((g for g in held.goals if isinstance(g, Goal)), None)
+    yes_no = prepared.loss in ("bce", "bce_probabilities")
+    if goal is None or not (goal.labels or yes_no):
+        return
+    counts: np.ndarray | None = None
     for batch in held.epoch(0):
-        truth = batch.arrays[held.goal.name]
-        predicted = first_output(trainer, batch, held.batch_size)
-        if np.ndim(truth) != 1 or predicted.ndim != 2 or predicted.shape[1] > MOST_CLASSES:
+        truth = batch.arrays[goal.name]
+        scores = outputs_of(trainer, batch, held.batch_size)[prepared.output.name]
+        found = _as_answers(truth, scores, _threshold(prepared, trainer) if yes_no else None)
+        if found is None:
             return
-        size = predicted.shape[1]
-        if result.confusion is None:
-            result.confusion = np.zeros((size, size), int)
-        np.add.at(result.confusion, (truth.astype(int), predicted.argmax(1)), 1)
-    result.classes = [names[i] if i < len(names) else str(i) for i in range(size)]
+        labels, answers, size = found
+        if counts is None:
+            counts = np.zeros((size, size), int)
+        used = (labels >= 0) & (labels < size)
+        np.add.at(counts, (labels[used], answers[used]), 1)
+    names = prepared.matched.classes
+    result.confusion = counts
+    result.classes = [names[i] if i < len(names) else str(i) for i in range(len(counts))]
 
 
-def first_output(trainer: Trainer, batch: Batch, size: int) -> np.ndarray:
-    """What the model says to a batch, by its first output."""
+def _as_answers(truth: np.ndarray, scores: np.ndarray, threshold: float | None):
+    """Labels, answers and the number of classes; None where a row has more than one of them."""
+    if threshold is not None:
+        if truth.size != len(truth) or scores.size != len(truth):
+            return None
+        return (truth.ravel() > 0.5).astype(int), (scores.ravel() > threshold).astype(int), 2
+    if truth.ndim == 2 and truth.shape == scores.shape:
+        truth = truth.argmax(1)  # shares of classes
+    if truth.ndim != 1 or scores.ndim != 2 or scores.shape[1] > MOST_CLASSES:
+        return None
+    return truth.astype(int), scores.argmax(1), scores.shape[1]
+
+
+def _threshold(prepared: Prepared, trainer: Trainer) -> float:
+    """Where yes begins: 0.5 for probabilities, 0 for logits."""
+    seen = any(note.kind in ("logits", "probabilities") for note in trainer.notes)
+    return 0.5 if seen or prepared.loss == "bce_probabilities" else 0.0
+
+
+def outputs_of(trainer: Trainer, batch: Batch, size: int) -> dict[str, np.ndarray]:
+    """What the model says to a batch, by output."""
     inputs = {n: batch.arrays[n] for n in trainer.input_names}
     found = trainer.predict(inputs, batch_size=size)
-    return next(iter(found.values())) if isinstance(found, dict) else found
+    return (
+        found if isinstance(found, dict) else dict(zip(trainer.output_names, [found], strict=True))
+    )

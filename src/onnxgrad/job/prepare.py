@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.data import read as files
-from onnxgrad.data.batches import LABELLED, Batches, Goal, goal
+from onnxgrad.data.batches import LABELLED, Batches, Goal, RowWeights, goal
 from onnxgrad.data.matching import Matched, check_inputs, feed_inputs, find_target
 from onnxgrad.data.table import Table
 from onnxgrad.errors import ConfigError, DataError
@@ -36,44 +36,91 @@ METRICS = {
 }
 
 
+@dataclass(frozen=True)
+class Wish:
+    """What a person says of target, columns, output and loss; empty where it is to be found."""
+
+    target: str = ""
+    ignore: tuple[str, ...] = ()
+    loss: str = ""
+    output: str = ""
+    weights: str = ""  # the column of weights of rows
+
+    @classmethod
+    def of(cls, config: Any, more: tuple[str, ...] = ()) -> Wish:
+        """What settings say; `more` are columns that are no inputs either."""
+        weights = config.sample_weights
+        ignore = (*split_names(config.ignore), *more, *filter(None, [weights]))
+        return cls(config.target, ignore, config.loss, config.model_output, weights)
+
+    def losses(self) -> dict[str, str]:
+        """The losses by output; "" is the output that is judged where there is one loss."""
+        if "=" not in self.loss:
+            return {self.output: ALIASES.get(self.loss, self.loss)}
+        pairs = (part.partition("=") for part in split_names(self.loss))
+        return {o.strip(): ALIASES.get(loss.strip(), loss.strip()) for o, _, loss in pairs}
+
+
 @dataclass
 class Prepared:
-    """`loss` is None for a model that computes its own."""
+    """`losses` are by output, and None for a model that computes its own."""
 
     path: Any
     model: ir.Model
     table: Table
     matched: Matched
-    loss: str | None
+    losses: dict[str, str] | None
     notes: list[str]
 
     @property
+    def loss(self) -> str | None:
+        """The name of the first loss."""
+        return None if self.losses is None else next(iter(self.losses.values()))
+
+    @property
     def output(self) -> ir.Value:
-        return _float_output(self.model)
+        """The first output that is judged."""
+        return self.judged(next(iter(self.losses)) if self.losses else "")
+
+    def judged(self, name: str) -> ir.Value:
+        """An output by its name."""
+        found = {v.name: v for v in self.model.graph.outputs}
+        return found[name] if name in found else float_output(self.model)
 
     def metrics(self, chosen: str) -> list[str]:
-        """The names of the metrics: those chosen, or those that go with the loss."""
-        text = chosen or METRICS.get(self.loss or "", "")
-        return [name.strip() for name in text.split(",") if name.strip()]
+        """The names of the metrics: those chosen, or those that go with the losses."""
+        if chosen or self.losses is None:
+            return list(split_names(chosen))
+        if len(self.losses) == 1:
+            return list(split_names(METRICS.get(self.loss, "")))
+        return [
+            f"{output}={metric}"
+            for output, loss in self.losses.items()
+            for metric in split_names(METRICS.get(loss, ""))
+        ]
 
-    def goal(self, name: str) -> Goal | None:
-        """How the target column becomes the trainer's target of that name."""
-        if self.loss is None:
-            return None
-        sample = self.table.head(self.matched.target, 2)
-        made = goal(self.loss, self.output, sample, name, self.matched.classes)
-        self._check_classes(made)
-        return made
+    def goals(self, names: tuple[str, ...], weights: str = "") -> list[Goal | RowWeights]:
+        """How columns become what the trainer calls by these names: targets, then weights of rows."""
+        made: list[Goal | RowWeights] = []
+        targets = zip((self.losses or {}).items(), self.matched.targets.values(), strict=False)
+        for (output, loss), columns in targets:
+            value = self.judged(output)
+            sample = self.table.head(columns[0], 2) if len(columns) == 1 else np.zeros((2, 2))
+            name = names[len(made)]
+            made.append(goal(loss, value, sample, name, columns, self.matched.classes))
+            self._check_classes(made[-1], value)
+        kind = np.dtype(self.output.dtype.numpy()) if made else np.dtype(np.float32)
+        return [*made, *(RowWeights(name, (weights,), kind) for name in names[len(made) :])]
 
-    def _check_classes(self, made: Goal) -> None:
-        shape = None if self.output.shape is None else list(self.output.shape)
+    def _check_classes(self, made: Goal, output: ir.Value) -> None:
+        shape = None if output.shape is None else list(output.shape)
         outputs = shape[1] if shape and len(shape) == 2 else None
         count = len(self.matched.classes)
         if made.labels and isinstance(outputs, int) and count > outputs:
             named = ", ".join(self.matched.classes[:8]) + (" …" if count > 8 else "")
             raise DataError(
                 f"{self.table.source}: the target '{self.matched.target}' has {count} classes ({named}), and output "
-                f"'{self.output.name}' of the model has {outputs}. A new last layer for them: --classes auto"
+                f"'{output.name}' of the model has {outputs}. A new last layer for them: --classes auto"
             )
 
     def batch_size(self, wanted: int) -> tuple[int, bool]:
@@ -86,15 +133,15 @@ class Prepared:
         fixed = sizes.pop() if len(sizes) == 1 else None
         return (fixed, True) if isinstance(fixed, int) else (wanted, False)
 
-    def all_rows(self, name: str, batch_size: int) -> Batches:
-        """The whole table in order, `name` being the trainer's target."""
+    def all_rows(self, names: tuple[str, ...], batch_size: int) -> Batches:
+        """The whole table in order, `names` being the trainer's targets."""
         size, fixed = self.batch_size(batch_size)
-        return Batches(self.table, self.matched, self.goal(name), size, whole_only=fixed)
+        return Batches(self.table, self.matched, self.goals(names), size, whole_only=fixed)
 
 
 @dataclass
 class Opened:
-    """A model and a table, and what the table's target is for the model."""
+    """A model and a table, and what the table's targets are for the model."""
 
     path: Any
     original: ir.Model
@@ -102,14 +149,14 @@ class Opened:
     table: Table
     ignore: tuple[str, ...]
     aim: Matched
-    loss: str | None
+    losses: dict[str, str] | None
 
     def prepared(self, changed: Any = None) -> Prepared:
         """Give every input its columns; `changed` is the model that takes the place of the file's."""
         model = self.model if changed is None else read_model(changed)[1]
         matched = feed_inputs(model, self.table, self.aim, self.ignore)
         path = self.path if changed is None else changed
-        return Prepared(path, model, self.table, matched, self.loss, matched.notes)
+        return Prepared(path, model, self.table, matched, self.losses, matched.notes)
 
     def class_count(self, wanted: str) -> int:
         """The number that --classes means: a number, or as many as the targets have."""
@@ -132,17 +179,13 @@ class Opened:
     @property
     def labelled(self) -> bool:
         """Whether the target is one column of classes."""
-        return self.loss in LABELLED and self.table.columns[self.aim.target].shape == ()
+        columns = self.aim.target_columns
+        loss = next(iter(self.losses.values())) if self.losses else None
+        return loss in LABELLED and len(columns) == 1 and self.table.columns[columns[0]].shape == ()
 
 
 def open_files(
-    path: Any,
-    data: str,
-    target: str = "",
-    ignore: tuple[str, ...] = (),
-    loss: str = "",
-    new_classes: bool = False,
-    tried: bool = False,
+    path: Any, data: str, wish: Wish, new_classes: bool = False, tried: bool = False
 ) -> Opened:
     """Read both files, and find target and loss where they are not given.
 
@@ -150,23 +193,52 @@ def open_files(
     `tried`: the model was loaded by onnxruntime before.
     """
     original, model = read_model(path)
-    loss = ALIASES.get(loss, loss)
+    losses = wish.losses()
+    _check_outputs(model, losses)
     # A model in memory came from a file that was loaded before.
     with first_load(path) if is_path(path) and not tried else contextlib.nullcontext():
         check_inputs(model)
         table = files.read(data)
-        aim = find_target(model, table, target, ignore)
+        aim = find_target(model, table, wish.target, wish.ignore, tuple(losses))
         if not new_classes:
             _use_stored_classes(original, table, aim)
-    if aim.target:
-        return Opened(path, original, model, table, ignore, aim, loss or _guess(model, table, aim))
-    own = _own_loss(model, table, loss, aim.notes)
-    return Opened(path, original, model, table, ignore, aim, own)
+    if not aim.target:
+        _own_loss(model, table, wish.loss, aim.notes)
+        return Opened(path, original, model, table, wish.ignore, aim, None)
+    found = _paired(model, table, aim, losses)
+    return Opened(path, original, model, table, wish.ignore, aim, found)
 
 
-def prepare(path: Any, data: str, target: str = "", ignore: str = "", loss: str = "") -> Prepared:
+def prepare(path: Any, data: str, wish: Wish) -> Prepared:
     """Read both files, give every input its columns, and find target and loss where they are not given."""
-    return open_files(path, data, target, split_names(ignore), loss).prepared()
+    return open_files(path, data, wish).prepared()
+
+
+def _check_outputs(model: ir.Model, losses: dict[str, str]) -> None:
+    known = [v.name for v in model.graph.outputs]
+    for name in losses:
+        if name and name not in known:
+            listed = ", ".join(map(repr, known))
+            raise ConfigError(f"the model has no output {name!r}; its outputs are {listed}")
+
+
+def _paired(model: ir.Model, table: Table, aim: Matched, losses: dict[str, str]) -> dict[str, str]:
+    """A loss for every output that has targets, guessed where it is not given."""
+    _check_outputs(model, dict.fromkeys(aim.targets, ""))
+    if set(aim.targets) == {""} and len(losses) == 1:
+        aim.targets = {next(iter(losses)): aim.targets[""]}
+    found = {}
+    for output, columns in aim.targets.items():
+        given = losses.get(output, losses.get("", ""))
+        found[output or float_output(model).name] = given or _guess(
+            model, table, aim, output, columns
+        )
+    missing = [o for o in losses if o and o not in found]
+    if missing:
+        raise ConfigError(
+            f"--loss is of output '{missing[0]}', and --target gives it no column: --target {missing[0]}=COLUMN"
+        )
+    return found
 
 
 def stored_classes(model: ir.Model) -> list[str]:
@@ -186,7 +258,7 @@ def _use_stored_classes(model: ir.Model, table: Table, matched: Matched) -> None
         )
 
 
-def _float_output(model: ir.Model) -> ir.Value:
+def float_output(model: ir.Model) -> ir.Value:
     for value in model.graph.outputs:
         if value.dtype is not None and value.dtype.numpy().kind == "f":
             return value
@@ -204,14 +276,17 @@ def _own_loss(model: ir.Model, table: Table, loss: str, notes: list[str]) -> Non
     notes.append(f"loss: the model's own, output '{scalar.name}', because the data has no target")
 
 
-def _guess(model: ir.Model, table: Table, matched: Matched) -> str:
-    sample = table.head(matched.target)
+def _guess(
+    model: ir.Model, table: Table, aim: Matched, output: str, columns: tuple[str, ...]
+) -> str:
+    parts = [table.head(name) for name in columns]
+    sample = parts[0] if len(parts) == 1 else np.stack(parts, 1)
     if sample.dtype.kind in "US":
-        sample = np.arange(len(matched.classes))
-    found = guess(model, sample)
+        sample = np.arange(len(aim.classes))
+    found = guess(model, sample, output)
     if not found.loss:
         raise ConfigError(f"{found.because}: give the loss with --loss")
-    matched.notes.append(f"loss: {found.loss}, because {found.because}")
+    aim.notes.append(f"loss: {found.loss}, because {found.because}")
     if len(np.unique(sample)) == 1:
-        matched.notes.append(f"every target is {sample.flat[0]}: there is nothing to tell apart")
+        aim.notes.append(f"every target is {sample.flat[0]}: there is nothing to tell apart")
     return found.loss

@@ -18,8 +18,9 @@ from onnxgrad.files.models import ModelFile
 from onnxgrad.job.columns import TableStage
 from onnxgrad.job.config import Config
 from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
+from onnxgrad.job.objective import Objective
 from onnxgrad.job.outcome import Recorder, Result, Watched, confuse, describe
-from onnxgrad.job.prepare import CLASSES, Opened, Prepared, open_files
+from onnxgrad.job.prepare import CLASSES, Opened, Prepared, Wish, open_files
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.job.report import write_report
 from onnxgrad.job.rows import Rows, Split
@@ -32,7 +33,6 @@ from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.train import schedules
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
-from onnxgrad.train.losses import with_axis
 from onnxgrad.train.trainer import Trainer
 
 SAVE_SECONDS = 2.0  # between checkpoints: an epoch may be shorter than the writing of one
@@ -54,21 +54,21 @@ class TrainingJob:
         else:
             check_folder(config)
         split = Split.parse(config.split)
-        self.ignore = ignore = (*split_names(config.ignore), *split.columns())
-        opened = open_files(
-            model, config.data, config.target, ignore, config.loss, bool(config.classes),
-            tried=rows is not None,
-        )  # fmt: skip
+        wish = Wish.of(config, split.columns())
+        self.ignore = wish.ignore
+        opened = open_files(model, config.data, wish, bool(config.classes), tried=rows is not None)
         self.rows = rows or self._rows(split, opened)
         self.subject: Any = model  # what is trained, by way of the changes
-        stage = TableStage(opened.model, opened.table, opened.aim, ignore, config)
+        stage = TableStage(opened.model, opened.table, opened.aim, wish.ignore, config)
         self.changes: list[Change] = stage.changes(self.rows.train)
         if config.classes:
             self.changes.append(Head(opened.class_count(config.classes), seed=config.seed))
         changed = TrainableModel(model, changes=self.changes).source.proto if self.changes else None
         prepared = opened.prepared(changed)
-        self.prepared, self.loss, self.notes = prepared, prepared.loss, list(prepared.notes)
-        self.notes += [*filter(None, [self.rows.note]), *stage.notes]
+        self.prepared, self.notes = prepared, list(prepared.notes)
+        objective = Objective(prepared, config, self.rows.train)
+        self.loss = objective.losses()
+        self.notes += [*filter(None, [self.rows.note]), *stage.notes, *objective.notes]
         self.trainer = self._trainer(prepared)
         self.data, self.validation = self._split(prepared)
         if self.loss is not None:
@@ -109,7 +109,7 @@ class TrainingJob:
     def _trainer(self, prepared: Prepared, config: Config | None = None) -> Trainer:
         config = config or self.config
         return Trainer(
-            self.subject, loss=with_axis(self.loss, config.axis), optimizer=config.optimizer, lr=config.lr,
+            self.subject, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
             trainable=_patterns(config.trainable), metrics=prepared.metrics(config.metrics),
             schedule=schedule_of(config), warmup=config.warmup, clip_norm=config.clip or None,
             accumulate=config.accumulate, freeze_bn=config.freeze_bn,
@@ -123,19 +123,19 @@ class TrainingJob:
     def _split(self, prepared: Prepared) -> tuple[Batches, Batches | None]:
         """The rows to train on, and those to validate on."""
         size, fixed = prepared.batch_size(self.config.batch_size)
-        goal = prepared.goal(self.trainer.target_names[0]) if self.loss is not None else None
+        goals = prepared.goals(self.trainer.target_names, self.config.sample_weights)
         more = dict(shuffle=True, seed=self.config.seed, whole_only=fixed)
         if fixed:
             self.notes.append(f"batch size: {size}, which the model fixes")
         table, matched, held = prepared.table, prepared.matched, None
         if self.rows.held is not None:
-            held = Batches(table, matched, goal, size, chosen=self.rows.held, whole_only=fixed)
+            held = Batches(table, matched, goals, size, chosen=self.rows.held, whole_only=fixed)
         elif not is_number(self.config.val):
             other = files.read(self.config.val)
             again = feed_inputs(prepared.model, other, matched, self.ignore)
-            held = Batches(other, again, goal, size, whole_only=fixed)
+            held = Batches(other, again, goals, size, whole_only=fixed)
             self.notes.append(f"validation: the {other.rows:,} rows of {self.config.val}")
-        data = Batches(table, matched, goal, size, chosen=self.rows.train, **more)
+        data = Batches(table, matched, goals, size, chosen=self.rows.train, **more)
         self._check_sizes(data, held, size)
         return data, held
 
@@ -161,9 +161,8 @@ class TrainingJob:
             self.trainer.check(Watched(batches, endless))
         except DataError as error:
             text = str(error)
-            if batches.goal is not None:
-                column = repr(batches.matched.target)
-                text = text.replace(f"target {batches.goal.name!r}", f"target {column}")
+            for goal in batches.goals:
+                text = text.replace(f"target {goal.name!r}", f"target '{', '.join(goal.columns)}'")
             source = batches.table.source
             raise DataError(text if source in text else f"{source}: {text}") from error
         for name, place in endless.items():
@@ -191,8 +190,7 @@ class TrainingJob:
         result.seconds, result.trained_steps = recorder.seconds(), self.trainer.steps
         result.after = self.trainer.evaluate(held)
         describe(result, self.trainer, held, started_from)
-        if self.loss == "cross_entropy":
-            confuse(result, self.trainer, held, self.prepared.matched.classes)
+        confuse(result, self.trainer, held, self.prepared)
         classes = self.prepared.matched.classes
         known = len(self.trainer.notes)
         if lora_of(self.config) and not self.config.merge:

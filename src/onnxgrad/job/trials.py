@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from onnxgrad.errors import ConfigError
+from onnxgrad.files.models import ModelFile
 from onnxgrad.files.text import read_json
 from onnxgrad.files.write import write_bytes
 from onnxgrad.job.config import Config
@@ -23,11 +24,10 @@ from onnxgrad.job.folder import (
     write_arguments,
 )
 from onnxgrad.job.outcome import Result
-from onnxgrad.job.prepare import open_files
+from onnxgrad.job.prepare import Wish, open_files
 from onnxgrad.job.report import write_report
 from onnxgrad.job.rows import Rows, Split
 from onnxgrad.job.run import TrainingJob
-from onnxgrad.job.texts import split_names
 from onnxgrad.train.callbacks import Callback
 
 SCORES = "scores.json"
@@ -73,6 +73,7 @@ class Trials:
     """
 
     def __init__(self, model: str, config: Config, resume: Path | None = None):
+        model = ModelFile.of(model)
         self.model, self.config, self.resume = model, config, resume
         config.check()
         if config.folds == 1:
@@ -114,8 +115,7 @@ class Trials:
 
     def _folds(self, seed: int) -> Iterator[Rows]:
         c, split = self.config, Split.parse(self.config.split)
-        ignore = (*split_names(c.ignore), *split.columns())
-        opened = open_files(self.model, c.data, c.target, ignore, c.loss, bool(c.classes))
+        opened = open_files(self.model, c.data, Wish.of(c, split.columns()), bool(c.classes))
         return split.resolved(opened.labelled).folds(opened.table, opened.aim.target, c.folds, seed)
 
     # ---- the run -----------------------------------------------------------------------------

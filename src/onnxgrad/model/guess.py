@@ -29,8 +29,8 @@ class Guess:
     because: str
 
 
-def guess(model: ir.Model, targets: np.ndarray | None = None) -> Guess:
-    """Judge by the first float output and, where there are any, by the targets: they decide.
+def guess(model: ir.Model, targets: np.ndarray | None = None, of: str = "") -> Guess:
+    """Judge by the output `of`, by default the first float, and by the targets where there are any: they decide.
 
     >>> import onnx
     >>> model = ir.from_proto(onnx.parser.parse_model('''
@@ -44,14 +44,16 @@ def guess(model: ir.Model, targets: np.ndarray | None = None) -> Guess:
     >>> guess(model, np.zeros((3, 3))).loss
     'bce'
     """
-    output = next(
-        (v for v in model.graph.outputs if v.dtype is None or v.dtype.is_floating_point()), None
-    )
+    output = next((v for v in model.graph.outputs if (v.name == of if of else _is_float(v))), None)
     if output is None:
         return Guess("unknown", "", "no output is of a float type")
     if targets is None:
         return _of_output(output)
     return _of_targets(output, np.asarray(targets))
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is None or value.dtype.is_floating_point()
 
 
 def _of_targets(output: ir.Value, targets: np.ndarray) -> Guess:

@@ -121,7 +121,7 @@ def _description(setup: TrainingPlan, model: ir.Model, state, optimizer: Optimiz
     keys = list(setup.settings)
     return Description(
         batch=list(setup.inputs),
-        targets=[t.name for t in setup.objective.targets.values()],
+        targets=[t.name for t in setup.objective.expected()],
         parameters=list(setup.graph.gradients),
         statistics=list(setup.graph.statistics),
         state=kinds,

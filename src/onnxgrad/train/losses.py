@@ -45,8 +45,16 @@ class Loss:
             name, output.dtype.numpy(), op.dims(output), of=output.name, kind=self.target_kind
         )
 
-    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
-        """Write the loss and return it, a scalar."""
+    def extras(self, op: Builder, output: ir.Value, name: str) -> tuple[Target, ...]:
+        """Return what else a batch gives this loss, such as a weight for each row; named after the target."""
+        return ()
+
+    def write(self, op: Builder, output: ir.Value, target: ir.Value, *extras: ir.Value) -> ir.Value:
+        """Write the loss and return it, a scalar: the mean or sum of what `each` writes."""
+        return _reduce(op, self.each(op, output, target), self.reduction)
+
+    def each(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        """Write the loss of every single answer."""
         raise NotImplementedError
 
     def activation(self) -> tuple[str, ...]:
@@ -115,6 +123,20 @@ class CrossEntropy(Loss):
             name, np.dtype(np.int64), rest, classes, axis, self.ignore_index, output.name, "labels"
         )
 
+    def each(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        if self.label_smoothing:
+            raise ValueError("CrossEntropy: weights of rows and label_smoothing do not go together")
+        axis, weight = self.class_axis(op.rank(output)), None
+        if axis != 1:
+            order = [0, axis, *(i for i in range(1, op.rank(output)) if i != axis)]
+            output = op.Transpose(output, perm=order)
+        if self.weight is not None:
+            weight = op.constant(np.array(self.weight), op.dtype(output))
+        ignored = self.ignore_index
+        return op.SoftmaxCrossEntropyLoss(
+            output, target, weight, reduction="none", ignore_index=ignored
+        )
+
     def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
         rank = op.rank(output)
         axis = self.class_axis(rank)
@@ -180,7 +202,7 @@ class BinaryCrossEntropy(Loss):
     def activation(self) -> tuple[str, ...]:
         return ("Sigmoid",)
 
-    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+    def each(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
         if self.pos_weight is None:
             each = op.Sub(op.Softplus(output), op.Mul(output, target))
         else:
@@ -188,7 +210,7 @@ class BinaryCrossEntropy(Loss):
             factor = op.Add(op.Mul(op.Sub(weight, 1.0), target), 1.0)
             rest = op.Mul(op.Sub(1.0, target), output)
             each = op.Add(rest, op.Mul(factor, op.Softplus(op.Neg(output))))
-        return _reduce(op, each, self.reduction)
+        return each
 
 
 @dataclass(frozen=True)
@@ -204,10 +226,10 @@ class BinaryCrossEntropyOfProbabilities(Loss):
     def __post_init__(self) -> None:
         _check_reduction(self)
 
-    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+    def each(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
         p = inside_one(op, output)
         yes, no = op.Mul(target, op.Log(p)), op.Mul(op.Sub(1.0, target), op.Log(op.Sub(1.0, p)))
-        return _reduce(op, op.Neg(op.Add(yes, no)), self.reduction)
+        return op.Neg(op.Add(yes, no))
 
 
 def inside_one(op: Builder, p: ir.Value) -> ir.Value:
@@ -232,9 +254,13 @@ class NegativeLogLikelihood(CrossEntropy):
         return ()
 
     def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
-        if self.probabilities:
-            output = op.Log(inside_one(op, output))
-        return super().write(op, output, target)
+        return super().write(op, self._log(op, output), target)
+
+    def each(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        return super().each(op, self._log(op, output), target)
+
+    def _log(self, op: Builder, output: ir.Value) -> ir.Value:
+        return op.Log(inside_one(op, output)) if self.probabilities else output
 
 
 @dataclass(frozen=True)
@@ -247,9 +273,9 @@ class MSE(Loss):
     def __post_init__(self) -> None:
         _check_reduction(self)
 
-    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+    def each(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
         difference = op.Sub(output, target)
-        return _reduce(op, op.Mul(difference, difference), self.reduction)
+        return op.Mul(difference, difference)
 
 
 @dataclass(frozen=True)
@@ -262,8 +288,8 @@ class L1(Loss):
     def __post_init__(self) -> None:
         _check_reduction(self)
 
-    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
-        return _reduce(op, op.Abs(op.Sub(output, target)), self.reduction)
+    def each(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+        return op.Abs(op.Sub(output, target))
 
 
 @dataclass(frozen=True)
@@ -282,12 +308,12 @@ class Huber(Loss):
         if not self.delta > 0:
             raise ValueError(f"Huber: delta is {self.delta!r}, expected a number > 0")
 
-    def write(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
+    def each(self, op: Builder, output: ir.Value, target: ir.Value) -> ir.Value:
         size = op.Abs(op.Sub(output, target))
         near = op.Less(size, op.constant(np.array(self.delta), op.dtype(output)))
         square = op.Mul(op.Mul(size, size), 0.5)
         line = op.Mul(op.Sub(size, 0.5 * self.delta), self.delta)
-        return _reduce(op, op.Where(near, square, line), self.reduction)
+        return op.Where(near, square, line)
 
 
 @dataclass(frozen=True)

@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onnxgrad.train.losses import Target
-
-
-@dataclass(frozen=True)
-class Metric:
-    """Base of the metrics: `start` returns a state, `add` counts a batch into it, `result` ends it.
-
-    `larger` says which direction is better, for early stopping and the best checkpoint.
-    """
-
-    name: str
-    larger: bool = True
-    counts: ClassVar[bool] = False  # right answers, which numbers do not have
-
-    def start(self) -> dict[str, Any]:
-        """Return the state before the first batch."""
-        return {}
-
-    def add(self, state: dict, prediction: np.ndarray, target: np.ndarray, spec: Target) -> None:
-        """Count one batch."""
-        raise NotImplementedError
-
-    def result(self, state: dict, logs: dict[str, float]) -> float:
-        """Return the value; `logs` has the losses."""
-        raise NotImplementedError
-
-
-def _scores(prediction: np.ndarray, target: np.ndarray, spec: Target) -> tuple:
-    """Return scores [n, C] and labels [n], without ignored ones."""
-    scores = np.moveaxis(prediction, spec.axis, -1).reshape(-1, prediction.shape[spec.axis])
-    labels = target.reshape(-1)
-    if spec.ignore is not None:
-        used = labels != spec.ignore
-        scores, labels = scores[used], labels[used]
-    return scores, labels
-
+from onnxgrad.train.metric import Metric, class_scores
+from onnxgrad.train.ranking import AUC, AveragePrecision
 
 # Where yes begins: 0.5 for probabilities, 0 for logits. Which they are is known when all batches were seen.
 THRESHOLDS = {"probabilities": 0.5, "logits": 0.0}
@@ -82,7 +50,7 @@ class Accuracy(Metric):
             _reading(state, prediction)
             state["all"] += target.size
             return
-        scores, labels = _scores(prediction, target, spec)
+        scores, labels = class_scores(prediction, target, spec)
         if self.k == 1:
             right = scores.argmax(axis=1) == labels
         else:
@@ -98,51 +66,86 @@ class Accuracy(Metric):
 
 @dataclass(frozen=True)
 class F1(Metric):
-    """2·precision·recall / (precision + recall): of class 1 for 0/1 targets, else the classes' mean."""
+    """precision = hits / chosen, recall = hits / present, f1 = 2·hits / (chosen + present), by class.
+
+    Of class 1 for 0/1 targets, else the classes' mean; `average` "macro" takes the mean always (of several
+    0/1 columns, the columns'), and "weighted" the mean by how many of each class there are.
+    """
 
     name: str = "f1"
+    of: str = "f1"
+    average: str = ""
     counts: ClassVar[bool] = True
 
     def start(self) -> dict[str, Any]:
         return {"tables": {}, "binary": False, "reading": "probabilities"}
 
     def add(self, state: dict, prediction: np.ndarray, target: np.ndarray, spec: Target) -> None:
-        state["binary"] = spec.axis is None
-        if state["binary"]:
-            _reading(state, prediction)
-            for reading, (chosen, labels) in _answers(prediction, target).items():
-                self._count(state["tables"], reading, chosen, labels, 2)
+        tables = state["tables"]
+        if spec.axis is not None:
+            scores, labels = class_scores(prediction, target, spec)
+            counts = _counts(scores.argmax(1), labels, scores.shape[1])
+            tables[state["reading"]] = tables.get(state["reading"], 0) + counts
             return
-        scores, labels = _scores(prediction, target, spec)
-        self._count(state["tables"], state["reading"], scores.argmax(1), labels, scores.shape[1])
-
-    def _count(self, tables: dict, reading: str, chosen, labels, classes: int) -> None:
-        hits = np.bincount(labels[chosen == labels], minlength=classes)
-        counts = [
-            hits,
-            np.bincount(chosen, minlength=classes),
-            np.bincount(labels, minlength=classes),
-        ]
-        tables[reading] = tables.get(reading, 0) + np.stack(counts, axis=1)
+        _reading(state, prediction)
+        columns = self.average and target.ndim == 2 and target.shape[1] > 1
+        state["binary"] = not self.average
+        for reading, (chosen, labels) in _answers(prediction, target).items():
+            counts = (
+                _columns(chosen, labels, target.shape) if columns else _counts(chosen, labels, 2)
+            )
+            tables[reading] = tables.get(reading, 0) + counts
 
     def result(self, state: dict, logs: dict[str, float]) -> float:
         hits, chosen, labels = state["tables"][state["reading"]].T
-        present = chosen + labels > 0
-        each = 2 * hits / np.maximum(chosen + labels, 1)
+        below = {"precision": chosen, "recall": labels, "f1": (chosen + labels) / 2}[self.of]
+        each = hits / np.maximum(below, 0.5)
         if state["binary"]:
             return float(each[1])
+        if self.average == "weighted":
+            return float((each * labels).sum() / max(labels.sum(), 1))
+        present = chosen + labels > 0
         return float(each[present].mean()) if present.any() else 0.0
 
 
-def check(metrics: Iterable[Metric], targets: Iterable[Target]) -> None:
+def _counts(chosen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """[classes, 3]: right answers, answers, and labels of each class."""
+    hits = labels[chosen == labels]
+    return np.stack([np.bincount(x, minlength=classes) for x in (hits, chosen, labels)], axis=1)
+
+
+def _columns(chosen: np.ndarray, labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """As `_counts`, of the ones in each column."""
+    chosen, labels = chosen.reshape(shape), labels.reshape(shape)
+    return np.stack([(chosen * labels).sum(0), chosen.sum(0), labels.sum(0)], axis=1)
+
+
+@dataclass(frozen=True)
+class BalancedAccuracy(F1):
+    """The mean of the recalls of the classes that are there."""
+
+    name: str = "balanced_accuracy"
+    of: str = "recall"
+    average: str = "macro"
+
+    def result(self, state: dict, logs: dict[str, float]) -> float:
+        hits, _, labels = state["tables"][state["reading"]].T
+        present = labels > 0
+        return float((hits[present] / labels[present]).mean()) if present.any() else 0.0
+
+
+def check(metrics: Iterable[Metric], targets: Mapping[str, Target]) -> None:
     """Refuse a metric that counts right answers where the loss compares numbers. Raises ValueError."""
-    first = next(iter(targets), None)
-    if first is None or first.kind != "numbers":
-        return
     for metric in metrics:
-        if metric.counts:
+        if metric.output and metric.output not in targets:
+            known = ", ".join(map(repr, targets))
             raise ValueError(
-                f"the metric {metric.name!r} counts right answers, and the loss of output {first.of!r} compares "
+                f"the metric {metric.name!r} is of output {metric.output!r}, and those with a loss are {known}"
+            )
+        spec = targets[metric.output] if metric.output else next(iter(targets.values()), None)
+        if metric.counts and spec is not None and spec.kind == "numbers":
+            raise ValueError(
+                f"the metric {metric.name!r} counts right answers, and the loss of output {spec.of!r} compares "
                 "numbers; use mae or r2, or a loss of classes"
             )
 
@@ -163,6 +166,33 @@ class MAE(Metric):
 
     def result(self, state: dict, logs: dict[str, float]) -> float:
         return state["sum"] / max(state["all"], 1)
+
+
+@dataclass(frozen=True)
+class RMSE(MAE):
+    """The square root of the mean square of the difference."""
+
+    name: str = "rmse"
+
+    def add(self, state: dict, prediction: np.ndarray, target: np.ndarray, spec: Target) -> None:
+        state["sum"] += float(((prediction.astype(np.float64) - target) ** 2).sum())
+        state["all"] += target.size
+
+    def result(self, state: dict, logs: dict[str, float]) -> float:
+        return math.sqrt(super().result(state, logs))
+
+
+@dataclass(frozen=True)
+class MAPE(MAE):
+    """The mean of |y - ŷ| / |y|: 0.1 is a tenth; targets of 0 make it huge, as scikit-learn's."""
+
+    name: str = "mape"
+
+    def add(self, state: dict, prediction: np.ndarray, target: np.ndarray, spec: Target) -> None:
+        y = target.astype(np.float64)
+        least = np.finfo(np.float64).eps
+        state["sum"] += float((np.abs(y - prediction) / np.maximum(np.abs(y), least)).sum())
+        state["all"] += y.size
 
 
 @dataclass(frozen=True)
@@ -218,7 +248,15 @@ class FunctionMetric(Metric):
 
 
 NAMES: dict[str, Callable[[], Metric]] = {
-    "accuracy": Accuracy, "f1": F1, "mae": MAE, "r2": R2, "perplexity": Perplexity,
+    "accuracy": Accuracy, "balanced_accuracy": BalancedAccuracy, "f1": F1, "mae": MAE, "rmse": RMSE, "mape": MAPE,
+    "r2": R2, "perplexity": Perplexity, "auc": AUC, "average_precision": AveragePrecision,
+    **{
+        f"{of}{f'_{average}' * bool(average)}": functools.partial(
+            F1, name=f"{of}{f'_{average}' * bool(average)}", of=of, average=average
+        )
+        for of in ("precision", "recall", "f1")
+        for average in ("", "macro", "weighted")
+    },
 }  # fmt: skip
 
 
@@ -238,6 +276,10 @@ def resolve(metrics: Any) -> list[Metric]:
 def _resolve(metric: Any) -> Metric:
     if isinstance(metric, Metric):
         return metric
+    if isinstance(metric, str) and "=" in metric:
+        output, _, name = metric.partition("=")
+        found = _resolve(name.strip())
+        return replace(found, name=f"{output.strip()}_{found.name}", output=output.strip())
     if isinstance(metric, str):
         if metric.lower() in NAMES:
             return NAMES[metric.lower()]()

@@ -49,7 +49,8 @@ class Trainer:
     schedule, warmup: a name or one of `onnxgrad.train.schedules`, after `warmup` steps of rising.
     clip_norm, clip_value: limits for the norm of all gradients, and for each number in them.
     accumulate: add up the gradients of so many batches for one optimizer step.
-    metrics: "accuracy", "top5", "f1", "mae", "r2", "perplexity", or functions (prediction, target).
+    metrics: "accuracy", "top5", "f1", "auc", "mae", "r2" and others (docs/training.md), or functions
+        (prediction, target); "box=mae" is of output box.
     freeze_bn: keep batch normalisations as the model has them; otherwise they use the statistics of
         the batch and update their own, as in PyTorch's training mode.
     dropout: the rate of the model's Dropout nodes; where it has none, one is put before the head.
@@ -139,7 +140,7 @@ class Trainer:
         """Work out graphs, memory and sessions for this loss."""
         self._plan = self._plan_of(loss)
         self.store, self.notes = self._plan.store, self._plan.notes
-        metrics_of.check(self.metrics, self._plan.objective.targets.values())
+        metrics_of.check(self.metrics, self._plan.objective.targets)
         self._step = self._step_of(self._plan)
         self._evaluation = Evaluation(self._plan, self.threads)
 
@@ -325,6 +326,11 @@ class Trainer:
     def input_names(self) -> tuple[str, ...]:
         """The names by which a batch gives the model's inputs."""
         return self._plan.names.inputs
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the model's outputs."""
+        return tuple(self._plan.outputs)
 
     @property
     def target_names(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ class Evaluation:
         self._predicting: BoundSession | None = None
         self.sample: dict[str, np.ndarray] | None = None  # inputs seen last, for the export's check
         inputs = [of_input(v) for v in plan.inputs.values()]
-        targets = [of_target(t) for t in plan.objective.targets.values()]
+        targets = [of_target(t) for t in plan.objective.expected()]
         self._inputs, self._all = Checker(inputs), Checker([*inputs, *targets], plan.notes)
 
     def evaluate(self, batches: Iterable[Batch], metrics: list[Any]) -> dict[str, float]:
@@ -37,15 +37,15 @@ class Evaluation:
         states = [(m, m.start()) for m in metrics]
         for batch in batches:
             arrays = self._all(batch)
-            count = self._rows(arrays)
+            count = self._share(arrays)
             results = self._judging.run(arrays)
             rows += count
             for key, name in self._loss_names.items():
                 totals[key] = totals.get(key, 0.0) + float(results[name]) * count
-            for output, target in objective.targets.items():
-                for metric, state in states:
-                    metric.add(state, results[output], arrays[target.name], target)
-                break  # metrics are of the first output that has a loss
+            for metric, state in states if objective.targets else ():
+                output = metric.output or next(iter(objective.targets))
+                target = objective.targets[output]
+                metric.add(state, results[output], arrays[target.name], target)
         if not rows:
             raise DataError("the data to evaluate has no rows")
         logs = {key: value / rows for key, value in totals.items()}
@@ -77,8 +77,12 @@ class Evaluation:
         """Keep the inputs of a batch, for the check of an export."""
         self.sample = {n: arrays[n] for n in self.plan.inputs}
 
-    def _rows(self, arrays: Mapping[str, np.ndarray]) -> int:
+    def _share(self, arrays: Mapping[str, np.ndarray]) -> float:
+        """How much a batch counts: its rows, or the sum of their weights."""
         self.remember(arrays)
+        weights = next(iter(self.plan.objective.extras), None)
+        if weights is not None:
+            return float(arrays[weights].sum())
         return next((len(a) for a in arrays.values() if a.ndim), 1)
 
     def _session(self, with_loss: bool) -> BoundSession:

@@ -36,6 +36,11 @@ class Objective:
     weights: dict[str, float]
     targets: dict[str, Target] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    extras: dict[str, Target] = field(default_factory=dict)  # by name: weights of rows
+
+    def expected(self) -> list[Target]:
+        """Return everything that a batch gives beside the model's inputs."""
+        return [*self.targets.values(), *self.extras.values()]
 
 
 @dataclass
@@ -69,14 +74,12 @@ def attach(model: ir.Model, objective: Objective, variables: Iterable[ir.Value])
             continue
         target = loss.target(op, named[name], op.fresh(names[name]))
         objective.targets[name] = target
-        value = ir.Value(
-            name=target.name,
-            shape=None if target.dims is None else ir.Shape(target.dims),
-            type=ir.TensorType(ir.DataType.from_numpy(target.dtype)),
-        )
-        graph.inputs.append(value)
+        extras = loss.extras(op, named[name], target.name)
+        objective.extras.update((extra.name, extra) for extra in extras)
+        values = [_as_input(wanted) for wanted in (target, *extras)]
+        graph.inputs.extend(values)
         judged = _before_activation(op, named[name], loss, objective, variables)
-        part = _scalar(op, loss.write(op, judged, value), name)
+        part = _scalar(op, loss.write(op, judged, *values), name)
         parts[name] = part
         weight = objective.weights.get(name, 1.0)
         terms.append(part if weight == 1 else op.Mul(part, float(weight)))
@@ -90,6 +93,14 @@ def attach(model: ir.Model, objective: Objective, variables: Iterable[ir.Value])
         value.name = op.fresh(f"{output}_loss")
     graph.outputs.extend([total, *kept])
     return total.name, {o: v.name for o, v in zip(parts, kept, strict=False)}
+
+
+def _as_input(target: Target) -> ir.Value:
+    return ir.Value(
+        name=target.name,
+        shape=None if target.dims is None else ir.Shape(target.dims),
+        type=ir.TensorType(ir.DataType.from_numpy(target.dtype)),
+    )
 
 
 def _scalar(op: Builder, value: ir.Value, output: str) -> ir.Value:

@@ -72,7 +72,7 @@ class TrainingPlan:
         self.store = Buffers(parameters_, group_of, {n: arrays[n] for n in statistics}, moving)
         kinds = dict.fromkeys(k for o in self.group_optimizers for k in o.kinds())
         self.store.add_state(kinds)
-        targets = tuple(t.name for t in self.objective.targets.values())
+        targets = tuple(t.name for t in self.objective.expected())
         self.names = Names(tuple(self.inputs), targets)
 
     def _objective(self, loss: Any, weights: Mapping[str, float]) -> build.Objective:

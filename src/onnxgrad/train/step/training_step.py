@@ -51,7 +51,7 @@ class TrainingStep:
         self.clock = Clock()
         objective, graph = plan.objective, plan.graph
         specs = [of_input(v) for v in plan.inputs.values()]
-        specs += [of_target(t) for t in objective.targets.values()]
+        specs += [of_target(t) for t in objective.expected()]
         self.checker = Checker(specs, plan.notes)
         kinds = {o: v.dtype.numpy() for o, v in plan.loss_values().items()}
         self._loss = np.zeros((), next(iter(kinds.values())))
