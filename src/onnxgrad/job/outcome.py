@@ -115,7 +115,7 @@ def confuse(result: Result, trainer: Trainer, held: Batches, prepared: Prepared)
     counts: np.ndarray | None = None
     for batch in held.epoch(0):
         truth = batch.arrays[goal.name]
-        scores = outputs_of(trainer, batch, held.batch_size)[prepared.output.name]
+        scores = output_of(trainer, batch, held.batch_size, prepared.output.name)
         found = _as_answers(truth, scores, _threshold(prepared, trainer) if yes_no else None)
         if found is None:
             return
@@ -148,10 +148,8 @@ def _threshold(prepared: Prepared, trainer: Trainer) -> float:
     return 0.5 if seen or prepared.loss == "bce_probabilities" else 0.0
 
 
-def outputs_of(trainer: Trainer, batch: Batch, size: int) -> dict[str, np.ndarray]:
-    """What the model says to a batch, by output."""
+def output_of(trainer: Trainer, batch: Batch, size: int, name: str) -> np.ndarray:
+    """What the model says to a batch, by one of its outputs."""
     inputs = {n: batch.arrays[n] for n in trainer.input_names}
     found = trainer.predict(inputs, batch_size=size)
-    return (
-        found if isinstance(found, dict) else dict(zip(trainer.output_names, [found], strict=True))
-    )
+    return found[name] if isinstance(found, dict) else found

@@ -328,11 +328,6 @@ class Trainer:
         return self._plan.names.inputs
 
     @property
-    def output_names(self) -> tuple[str, ...]:
-        """The names of the model's outputs."""
-        return tuple(self._plan.outputs)
-
-    @property
     def target_names(self) -> tuple[str, ...]:
         """The names by which a batch gives the targets of the loss."""
         return self._plan.names.targets
