@@ -287,7 +287,7 @@ def test_a_fixed_batch_is_obeyed_and_predictions_have_every_row(folder, capsys):
         capsys, "train", "net.onnx", "--data", "d.npz", "-o", "t.onnx", "--epochs", 1
     )
     assert code == 0
-    assert "batch size: 7, which the model fixes" in out
+    assert "the model fixes its batch at 7: made free for training" in " ".join(out.split())
     assert run(capsys, "predict", "t.onnx", "--data", "d.npz", "-o", "p.npz")[0] == 0
     assert np.load("p.npz")["y"].shape == (120, 1)
 

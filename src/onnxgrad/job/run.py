@@ -15,6 +15,7 @@ from onnxgrad.data.matching import feed_inputs
 from onnxgrad.data.table import is_number
 from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.models import ModelFile
+from onnxgrad.job.batch_size import free_batch
 from onnxgrad.job.columns import TableStage
 from onnxgrad.job.config import Config
 from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
@@ -64,7 +65,7 @@ class TrainingJob:
         if config.classes:
             self.changes.append(Head(opened.class_count(config.classes), seed=config.seed))
         changed = TrainableModel(model, changes=self.changes).source.proto if self.changes else None
-        prepared = opened.prepared(changed)
+        prepared = self._with_free_batch(opened, opened.prepared(changed))
         self.prepared, self.notes = prepared, list(prepared.notes)
         objective = Objective(prepared, config, self.rows.train)
         self.loss = objective.losses()
@@ -87,6 +88,22 @@ class TrainingJob:
             return Rows()
         share, seed = float(self.config.val), self.config.seed
         return split.resolved(opened.labelled).rows(opened.table, opened.aim.target, share, seed)
+
+    def _with_free_batch(self, opened: Opened, prepared: Prepared) -> Prepared:
+        """Free a batch that the model fixes, or add up the gradients of small ones; `accumulate` says how many."""
+        self.accumulate, asked = self.config.accumulate, self.config.batch_size
+        size, fixed = prepared.batch_size(asked)
+        if not fixed or size == asked or self.config.quantize or lora_of(self.config):
+            return prepared
+        rows = min(3 * size, prepared.table.rows // size * size)
+        first = next(Batches(prepared.table, prepared.matched, [], max(rows, 1)).in_order())
+        change = free_batch(self.model, self.changes, size, first.arrays) if rows > size else None
+        if change is None:
+            self.accumulate *= max(1, round(asked / size))
+            return prepared
+        self.changes.append(change)
+        proto = TrainableModel(self.model, changes=self.changes).source.proto
+        return opened.prepared(proto)
 
     def _quantise(self, prepared: Prepared) -> None:
         """Go on with the integer model, calibrated on the rows to train on."""
@@ -112,7 +129,7 @@ class TrainingJob:
             self.subject, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
             trainable=_patterns(config.trainable), metrics=prepared.metrics(config.metrics),
             schedule=schedule_of(config), warmup=config.warmup, clip_norm=config.clip or None,
-            accumulate=config.accumulate, freeze_bn=config.freeze_bn,
+            accumulate=self.accumulate, freeze_bn=config.freeze_bn,
             dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
             lora=lora_of(config), tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
             threads=config.threads or None, changes=self.changes,
@@ -126,7 +143,8 @@ class TrainingJob:
         goals = prepared.goals(self.trainer.target_names, self.config.sample_weights)
         more = dict(shuffle=True, seed=self.config.seed, whole_only=fixed)
         if fixed:
-            self.notes.append(f"batch size: {size}, which the model fixes")
+            more_rows = f", {self.accumulate} of them for each step" if self.accumulate > 1 else ""
+            self.notes.append(f"batch size: {size}, which the model fixes{more_rows}")
         table, matched, held = prepared.table, prepared.matched, None
         if self.rows.held is not None:
             held = Batches(table, matched, goals, size, chosen=self.rows.held, whole_only=fixed)
