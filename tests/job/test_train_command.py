@@ -80,7 +80,7 @@ def test_config_file_and_flags_are_one_definition(folder, capsys):
     assert "epoch 3" not in out
 
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "train.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "command-train.md").read_text()
 
 
 def test_json_lines_are_as_documented(folder, capsys):

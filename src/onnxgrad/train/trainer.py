@@ -49,7 +49,7 @@ class Trainer:
     schedule, warmup: a name or one of `onnxgrad.train.schedules`, after `warmup` steps of rising.
     clip_norm, clip_value: limits for the norm of all gradients, and for each number in them.
     accumulate: add up the gradients of so many batches for one optimizer step.
-    metrics: "accuracy", "top5", "f1", "auc", "mae", "r2" and others (docs/training.md), or functions
+    metrics: "accuracy", "top5", "f1", "auc", "mae", "r2" and others (docs/trainer.md), or functions
         (prediction, target); "box=mae" is of output box.
     freeze_bn: keep batch normalisations as the model has them; otherwise they use the statistics of
         the batch and update their own, as in PyTorch's training mode.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def session_options(threads: int | None) -> onnxruntime.SessionOptions:
-    """Return the options that training runs best with; docs/training.md has the measurements."""
+    """Return the options that training runs best with; docs/trainer.md has the measurements."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

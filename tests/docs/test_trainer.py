@@ -1,4 +1,4 @@
-"""docs/training.md and the docstrings of onnxgrad.train run."""
+"""docs/trainer.md and the docstrings of onnxgrad.train run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from train import problems
 
 import onnxgrad.train
 
-PAGE = DOCS / "training.md"
+PAGE = DOCS / "trainer.md"
 MODULES = [m.name for m in pkgutil.iter_modules(onnxgrad.train.__path__, "onnxgrad.train.")]
 
 
