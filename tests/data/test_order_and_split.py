@@ -24,7 +24,7 @@ def arrays(shuffle: bool = True, seed: int = 1) -> ArrayData:
 def table(folder, shuffle: bool = True, seed: int = 1) -> Batches:
     np.savez(folder / "d.npz", x=np.arange(ROWS, dtype=np.float32))
     matched = Matched(inputs={"x": Feed(["x"], None, None)})
-    return Batches(read(folder / "d.npz"), matched, None, 5, shuffle=shuffle, seed=seed)
+    return Batches(read(folder / "d.npz"), matched, [], 5, shuffle=shuffle, seed=seed)
 
 
 def rows_of(data, epoch: int, start: int = 0) -> list[int]:

@@ -4,7 +4,7 @@
     {"prompt": "...", "completion": "..."}               the completion is learned
     {"messages": [{"role": "user", "content": "..."}]}   what the assistant says is learned
 
-Tokens come from a `tokenizer.json` by way of the package `tokenizers`.
+Tokens come from a `tokenizer.json` (`data/tokenizer.py`).
 """
 
 from __future__ import annotations
@@ -12,58 +12,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.data.arrays import Batch
+from onnxgrad.data.tokenizer import Tokenizer
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.files.text import parse_json, read_text
 
 IGNORED = -100  # a target that no loss counts
-_ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
-_FILLERS = ("[PAD]", "<pad>", "<|pad|>")
 _STEP = 8  # lengths of batches are multiples: a run then sees few different shapes
-
-
-class Tokenizer:
-    """A `tokenizer.json`, the token that ends a text and the one that fills rows up."""
-
-    def __init__(self, path: str | os.PathLike[str]):
-        try:
-            from tokenizers import Tokenizer as Native
-        except ImportError:
-            raise DataError(
-                "language data needs the package tokenizers: pip install 'onnxgrad[text]'"
-            ) from None
-        path = Path(path)
-        path = path / "tokenizer.json" if path.is_dir() else path
-        if not path.exists():
-            raise DataError(f"{path}: no such file; a tokenizer.json lies beside most models")
-        try:
-            self._native = Native.from_file(str(path))
-        except Exception as error:
-            raise DataError(f"{path} is no tokenizer.json: {error}") from error
-        self.end = self._first(_ENDS)
-        filler = self._first(_FILLERS)
-        self.filler = filler if filler is not None else self.end or 0
-
-    def _first(self, words: tuple[str, ...]) -> int | None:
-        ids = (self._native.token_to_id(word) for word in words)
-        return next((i for i in ids if i is not None), None)
-
-    def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text, without those that a model's template adds."""
-        return self._native.encode(text, add_special_tokens=False).ids
-
-    def decode(self, tokens: list[int]) -> str:
-        """Return the text of tokens."""
-        return self._native.decode(tokens)
-
-    def has(self, word: str) -> bool:
-        """Say whether a word is one token."""
-        return self._native.token_to_id(word) is not None
 
 
 @dataclass
