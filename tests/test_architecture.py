@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "graph": {"errors", "contracts", "files", "graph"},
     "autodiff": {*BASE, "autodiff"},
     "model": {*BASE, "kernels", "autodiff", "model"},
-    "data": {"errors", "files", "data"},
+    "data": {"errors", "notes", "files", "data"},
     "train": {*BASE, "kernels", "ort", "files", "autodiff", "model", "data", "train"},
     "inspection": {*BASE, "ort", "autodiff", "model", "inspection"},
     "checking": {*BASE, "ort", "autodiff", "checking"},
@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "artifacts": {"dropin"},
     "onnxblock": {"dropin"},
     "demo": {"files", "demo"},
-    "job": {"errors", "files", "inspection", "data", "model", "train", "job"},
+    "job": {"errors", "notes", "files", "inspection", "data", "model", "train", "job"},
     "cli": {
         *BASE,
         "model",

@@ -61,7 +61,7 @@ def test_long_rows_are_cut_and_said():
     rows = [Example(list(range(20)), [True] * 20), Example([1, 2], [True] * 2)]
     rows.append(Example(list(range(20)), [False] * 15 + [True] * 5))
     data = Language(rows, ("input_ids",), length=8)
-    assert data.notes == [
+    assert [str(note) for note in data.notes] == [
         "2 of 3 examples are cut at 8 tokens",
         "1 examples are left out: what is learned lies behind the cut",
     ]

@@ -94,5 +94,5 @@ def test_fit_sets_rows_aside():
 
 def test_only_whole_batches_where_the_model_fixes_their_size(tmp_path):
     data = table(tmp_path)
-    whole = Batches(data.table, data.matched, None, 5, whole_only=True)
+    whole = Batches(data.table, data.matched, [], 5, whole_only=True)
     assert (whole.rows, len(whole)) == (20, 4)

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(result))
         return OK
     console = Console(highlight=False)
-    settled = [str(n) for n in trainer.notes if n.kind in ("class axis", "probabilities", "logits")]
+    settled = [n for n in trainer.notes if n.kind in ("class axis", "probabilities", "logits")]
     show_notes([*job.notes, *settled], console)
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("rows", f"{batches.rows:,}")

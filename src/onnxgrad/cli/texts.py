@@ -7,11 +7,13 @@ import math
 import os
 import sys
 import textwrap
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from rich import console as rich_console
 
 from onnxgrad.files.paths import printable
+from onnxgrad.notes import Note
 
 
 class Console(rich_console.Console):
@@ -83,11 +85,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def show_notes(notes: list[str], console: Console) -> None:
+def show_notes(notes: Sequence[Note], console: Console) -> None:
     """What was decided and why, one point each."""
     for note in notes:
         text = textwrap.fill(
-            note, console.width, initial_indent="· ", subsequent_indent="  ", break_long_words=False
+            str(note),
+            console.width,
+            initial_indent="· ",
+            subsequent_indent="  ",
+            break_long_words=False,
         )
         console.print(text, markup=False, soft_wrap=True)
     if notes:

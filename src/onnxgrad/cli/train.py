@@ -86,7 +86,7 @@ def train(
     show_notes(job.notes, console)
     shown = len(job.notes)
     if as_json:
-        say_json("start", model=str(model), run=str(job.folder), notes=job.notes)
+        say_json("start", model=str(model), run=str(job.folder), notes=[str(n) for n in job.notes])
     mode = "quiet" if quiet else "json" if as_json else "live" if console.is_terminal else "plain"
     screen = Screen(console, mode)
     try:

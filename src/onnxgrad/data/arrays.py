@@ -16,13 +16,15 @@ from onnxgrad.errors import DataError
 class Batch:
     """Arrays by name, and where they come from: `rows` of the data, or the batch's number.
 
-    `place` names a row of the data in its own terms, such as the line of a file.
+    `place` names a row of the data in its own terms, such as the line of a file; `called` has the names
+    that the data has for arrays, such as the column of a target.
     """
 
     arrays: dict[str, Any]
     number: int
     rows: np.ndarray | None = None
     place: Callable[[int], str] | None = None
+    called: Mapping[str, str] | None = None
 
     def where(self, row: int) -> str:
         """Name a row for a message."""
@@ -30,6 +32,10 @@ class Batch:
             number = int(self.rows[row])
             return self.place(number) if self.place else f"row {number}"
         return f"row {row} of batch {self.number}"
+
+    def name_of(self, array: str) -> str:
+        """Name an array for a message."""
+        return (self.called or {}).get(array, array)
 
 
 @runtime_checkable

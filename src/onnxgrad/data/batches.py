@@ -153,7 +153,8 @@ class Batches:
         wanted = (c for goal in self.goals for c in goal.columns)
         names = list(dict.fromkeys([*self.matched.columns, *wanted]))
         parts = self.table.parts(names, self.batch_size, rng, self.chosen, start)
+        called = {goal.name: ", ".join(goal.columns) for goal in self.goals}
         for number, (rows, arrays) in zip(range(start, len(self)), parts, strict=False):
             batch = {name: feed(arrays) for name, feed in self.matched.inputs.items()}
             batch.update((goal.name, goal(arrays, rows, self.table)) for goal in self.goals)
-            yield Batch(batch, number, rows, self.table.where)
+            yield Batch(batch, number, rows, self.table.where, called)

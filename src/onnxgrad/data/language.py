@@ -20,6 +20,7 @@ from onnxgrad.data.arrays import Batch
 from onnxgrad.data.tokenizer import Tokenizer
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.files.text import parse_json, read_text
+from onnxgrad.notes import Note
 
 IGNORED = -100  # a target that no loss counts
 _STEP = 8  # lengths of batches are multiples: a run then sees few different shapes
@@ -115,7 +116,7 @@ class Language:
     pack: bool = False
     shuffle: bool = True
     seed: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     def __post_init__(self):
         known = ("input_ids", "attention_mask", "position_ids", "token_type_ids")
@@ -132,18 +133,18 @@ class Language:
     def _cut(self) -> list[Example]:
         longer = sum(len(e.tokens) > self.length for e in self.examples)
         if longer:
-            self.notes.append(
-                f"{longer} of {len(self.examples)} examples are cut at {self.length} tokens"
-            )
+            text = f"{longer} of {len(self.examples)} examples are cut at {self.length} tokens"
+            self.notes.append(Note("cut", "examples", text))
         cut = [
             Example(e.tokens[: self.length], e.learned[: self.length], e.line)
             for e in self.examples
         ]
         kept = [e for e in cut if any(e.learned[1:])]
         if len(kept) < len(cut):
-            self.notes.append(
+            text = (
                 f"{len(cut) - len(kept)} examples are left out: what is learned lies behind the cut"
             )
+            self.notes.append(Note("left out", "examples", text))
         if not kept:
             raise DataError(f"no example has something to learn in its first {self.length} tokens")
         return kept
@@ -159,7 +160,8 @@ class Language:
             Example(whole.tokens[s : s + self.length], whole.learned[s : s + self.length])
             for s in starts
         ]
-        self.notes.append(f"{len(self.examples)} examples are packed into {len(rows)} rows")
+        text = f"{len(self.examples)} examples are packed into {len(rows)} rows"
+        self.notes.append(Note("packed", "examples", text))
         return [r for r in rows if any(r.learned[1:])]
 
     def __len__(self) -> int:

@@ -12,6 +12,7 @@ from onnxgrad.data.columns import as_words, days, fills_missing, is_dates
 from onnxgrad.data.images import Images
 from onnxgrad.data.table import Table, is_number
 from onnxgrad.errors import DataError
+from onnxgrad.notes import Note
 
 TARGETS = ("target", "label", "labels", "y", "class", "targets")
 
@@ -48,7 +49,7 @@ class Matched:
     inputs: dict[str, Feed]
     targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     classes: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def target(self) -> str:
@@ -114,7 +115,10 @@ def find_target(
     elif len(outputs) > 1:
         matched.targets = {o: _called_after(o, free, table) for o in outputs}
         listed = "; ".join(f"'{o}': {', '.join(c)}" for o, c in matched.targets.items())
-        matched.notes.append(f"targets by the names of the outputs: {listed}")
+        text = f"targets by the names of the outputs: {listed}"
+        matched.notes.append(
+            Note("target", ", ".join(matched.targets), text, "--target names others")
+        )
     else:
         found = _guess_target(given_inputs(model), table, free, matched.notes)
         matched.targets = {"": (found,)} if found else {}
@@ -183,20 +187,28 @@ def _listed(table: Table) -> str:
     return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
-def _guess_target(wanted: list[ir.Value], table: Table, names: list[str], notes: list[str]) -> str:
+def _target(name: str, because: str) -> Note:
+    return Note("target", name, f"target: '{name}', {because}")
+
+
+def _fed(value: ir.Value, how: str) -> Note:
+    return Note("input", value.name, f"input '{value.name}': {how}")
+
+
+def _guess_target(wanted: list[ir.Value], table: Table, names: list[str], notes: list[Note]) -> str:
     inputs = {v.name for v in wanted}
     free = [name for name in names if name not in inputs]
     for usual in TARGETS:
         for name in free:
             if name.lower() == usual:
-                notes.append(f"target: '{name}', by its name")
+                notes.append(_target(name, "by its name"))
                 return name
     if len(free) == 1 and len(names) > 1:
-        notes.append(f"target: '{free[0]}', the only one that is no input of the model")
+        notes.append(_target(free[0], "the only one that is no input of the model"))
         return free[0]
     side_by_side = len(free) == len(names) and len(free) > 1 and len(wanted) == 1
     if side_by_side and _width(wanted[0]) != len(free):
-        notes.append(f"target: '{free[-1]}', the last column")
+        notes.append(_target(free[-1], "the last column"))
         return free[-1]
     return ""
 
@@ -217,10 +229,10 @@ def _inputs(
     if len(wanted) == 1:
         value = wanted[0]
         if len(names) == 1:
-            matched.notes.append(f"input '{value.name}': '{names[0]}', the only one left")
+            matched.notes.append(_fed(value, f"'{names[0]}', the only one left"))
             return {value.name: _one(value, names[0], table, matched.notes)}
         if names and all(table.columns[n].shape == () for n in names):
-            matched.notes.append(f"input '{value.name}': {len(names)} columns side by side")
+            matched.notes.append(_fed(value, f"{len(names)} columns side by side"))
             return {value.name: _side_by_side(value, names, table, matched)}
     missing = ", ".join(repr(v.name) for v in wanted if v.name not in names)
     have = ", ".join(names) or "nothing" + (" else" if matched.target else "")
@@ -230,12 +242,13 @@ def _inputs(
     )
 
 
-def _one(value: ir.Value, name: str, table: Table, notes: list[str]) -> Feed:
+def _one(value: ir.Value, name: str, table: Table, notes: list[Note]) -> Feed:
     column = table.arrays.get(name) if hasattr(table, "arrays") else None
     dims = None if value.shape is None else [d if isinstance(d, int) else None for d in value.shape]
     if isinstance(column, Images) and dims is not None:
         note = column.fit(dims, value.dtype.numpy())
-        notes.extend(filter(None, [note]))
+        if note:
+            notes.append(Note("pictures", value.name, note))
         return Feed([name], None, None)
     spec = table.columns[name]
     shape = _row_shape(value, spec.shape, notes)
@@ -247,19 +260,20 @@ def _one(value: ir.Value, name: str, table: Table, notes: list[str]) -> Feed:
     return Feed([name], shape, _float(value, name, table, notes))
 
 
-def _dates(value: ir.Value, names: list[str], table: Table, notes: list[str]) -> frozenset[str]:
+def _dates(value: ir.Value, names: list[str], table: Table, notes: list[Note]) -> frozenset[str]:
     """The columns of dates; other text is refused."""
     texts = [n for n in names if table.columns[n].dtype.kind in "US"]
     for name in texts:
         if not is_dates(table, name) or value.dtype.numpy().kind != "f":
             _refuse_text(value, name, table)
-        notes.append(
-            f"column '{name}' holds dates: input '{value.name}' gets days since 1970-01-01"
-        )
+        text = f"column '{name}' holds dates: input '{value.name}' gets days since 1970-01-01"
+        notes.append(Note("dates", name, text))
     return frozenset(texts)
 
 
-def _row_shape(value: ir.Value, shape: tuple[int, ...], notes: list[str]) -> tuple[int, ...] | None:
+def _row_shape(
+    value: ir.Value, shape: tuple[int, ...], notes: list[Note]
+) -> tuple[int, ...] | None:
     """A number becomes a row of one, and a flat row takes the model's shape, where sizes allow it."""
     dims = None if value.shape is None else [d if isinstance(d, int) else None for d in value.shape]
     if dims is None or len(dims) == len(shape) + 1:
@@ -268,18 +282,18 @@ def _row_shape(value: ir.Value, shape: tuple[int, ...], notes: list[str]) -> tup
         return (1,)
     if len(shape) == 1 and _width(value) == shape[0]:
         wanted = " × ".join(map(str, dims[1:]))
-        notes.append(f"input '{value.name}': rows of {shape[0]:,} numbers taken as {wanted}")
+        notes.append(_fed(value, f"rows of {shape[0]:,} numbers taken as {wanted}"))
         return tuple(dims[1:])
     return None
 
 
-def _float(value: ir.Value, name: str, table: Table, notes: list[str]) -> np.dtype | None:
+def _float(value: ir.Value, name: str, table: Table, notes: list[Note]) -> np.dtype | None:
     """Integers become floats where the model wants floats; where the format tells them apart, with a note."""
     dtype, given = np.dtype(value.dtype.numpy()), table.columns[name].dtype
     if dtype.kind != "f" or given.kind not in "iub":
         return None
     if not table.loose:
-        notes.append(f"input '{value.name}': {given} used as {dtype}, unscaled")
+        notes.append(_fed(value, f"{given} used as {dtype}, unscaled"))
     return dtype
 
 
@@ -317,8 +331,7 @@ def _name_classes(table: Table, matched: Matched) -> None:
     columns = matched.target_columns
     if len(columns) == 1 and table.columns[columns[0]].dtype.kind in "US":
         matched.classes = [str(word) for word in table.words(matched.target)]
-        matched.notes.append(
-            f"target '{matched.target}' is text: {len(matched.classes)} classes, numbered in alphabetical order"
-        )
+        text = f"target '{matched.target}' is text: {len(matched.classes)} classes, numbered in alphabetical order"
+        matched.notes.append(Note("classes", matched.target, text))
     elif columns != ["label"]:
         matched.classes = []

@@ -20,6 +20,7 @@ from onnxgrad.job.config import Config
 from onnxgrad.job.texts import split_names
 from onnxgrad.model.change import Change
 from onnxgrad.model.table_input import Columns, TableInput
+from onnxgrad.notes import Note
 
 FILLS = ("mean", "median")
 
@@ -29,7 +30,8 @@ class TableStage:
 
     def __init__(self, model: ir.Model, table: Table, aim: Matched, ignore, config: Config):
         self.model, self.table, self.aim, self.ignore = model, table, aim, ignore
-        self.config, self.notes = config, []
+        self.config = config
+        self.notes: list[Note] = []
         self.categories = split_names(config.categories)
         for name in self.categories:
             if name not in table.columns:
@@ -141,7 +143,8 @@ class TableStage:
         found = statistics(self.table, Feed([column], None, np.dtype(np.float64)), rows, each)
         self._say([column], found)
         if not each:
-            self.notes.append(f"input '{value.name}': one mean and deviation for all its numbers")
+            text = f"input '{value.name}': one mean and deviation for all its numbers"
+            self.notes.append(Note("standardised", value.name, text))
         whole = np.ones(len(found.mean), bool)
         return TableInput(value.name, **self._spread(found, whole))
 
@@ -154,14 +157,14 @@ class TableStage:
             text = (
                 "standardised by mean and deviation of the training rows, inside the written model"
             )
-            self.notes.append(f"{_counted(names)} {text}")
+            self.notes.append(Note("standardised", ", ".join(names), f"{_counted(names)} {text}"))
             flat = [n for n, d in zip(names, found.deviation, strict=False) if d == 0]
             if flat and len(names) == len(found.deviation):
-                self.notes.append(f"column {', '.join(map(repr, flat[:8]))} never changes")
+                text = f"column {', '.join(map(repr, flat[:8]))} never changes"
+                self.notes.append(Note("constant", ", ".join(flat), text))
         if self.config.missing:
-            self.notes.append(
-                f"missing numbers become the {self.config.missing} of the training rows, inside the written model"
-            )
+            text = f"missing numbers become the {self.config.missing} of the training rows, inside the written model"
+            self.notes.append(Note("missing", ", ".join(names), text))
 
     def _say_words(self, value: ir.Value, specs: list[ColumnSpec]) -> None:
         for spec in specs:
@@ -169,12 +172,10 @@ class TableStage:
                 shown = ", ".join(repr(w) for w in spec.words[:5]) + (
                     " …" if spec.width > 5 else ""
                 )
-                self.notes.append(
-                    f"column '{spec.name}' is a category of {spec.width} words ({shown}): a number each, others all 0"
-                )
-        self.notes.append(
-            f"the written model has an input for each of the {len(specs)} columns in the place of '{value.name}'"
-        )
+                what = f"a category of {spec.width} words ({shown}): a number each, others all 0"
+                self.notes.append(Note("category", spec.name, f"column '{spec.name}' is {what}"))
+        text = f"the written model has an input for each of the {len(specs)} columns in the place of '{value.name}'"
+        self.notes.append(Note("inputs", value.name, text))
 
     def _hint(self, wanted: list[ir.Value], specs: list[ColumnSpec] | None, rows) -> None:
         """Columns of very different sizes learn badly: say that there is a flag."""
@@ -190,10 +191,11 @@ class TableStage:
         found = far_apart(np.nan_to_num(sizes))
         if found is not None:
             low, high = found
-            self.notes.append(
+            text = (
                 f"columns differ by orders of magnitude ('{names[high]}' is about {sizes[high]:.3g}, '{names[low]}' "
                 f"{sizes[low]:.3g}): --standardize may help much"
             )
+            self.notes.append(Note("scale", names[high], text))
 
 
 def _is_prepared(value: ir.Value) -> bool:

@@ -12,6 +12,7 @@ from onnxgrad.errors import ConfigError
 from onnxgrad.job.config import Config
 from onnxgrad.job.prepare import Prepared
 from onnxgrad.job.texts import split_names
+from onnxgrad.notes import Note
 from onnxgrad.train import losses
 from onnxgrad.train.row_losses import RowWeighted, SoftCrossEntropy
 
@@ -21,7 +22,7 @@ class Objective:
 
     def __init__(self, prepared: Prepared, config: Config, rows: np.ndarray | None):
         self.prepared, self.config, self.rows = prepared, config, rows
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
 
     def losses(self) -> Any:
         """The losses by output; a name where nothing more is said, and None for a model's own."""
@@ -129,7 +130,8 @@ class Objective:
         weights[counts == 0] = 0.0
         named = [classes[i] if i < len(classes) else str(i) for i in range(size)]
         shown = ", ".join(f"{n} {w:.3g}" for n, w in list(zip(named, weights, strict=True))[:8])
-        self.notes.append(f"class weights, balanced: {shown}{' …' if size > 8 else ''}")
+        text = f"class weights, balanced: {shown}{' …' if size > 8 else ''}"
+        self.notes.append(Note("class weights", output, text))
         return [float(w) for w in weights]
 
     def _given(self, names: list[str], size: int) -> list[float]:
@@ -163,5 +165,6 @@ class Objective:
         yes = (targets.reshape(len(targets), -1) > 0.5).mean(0)
         weights = np.where(yes > 0, (1 - yes) / np.maximum(yes, 1e-9), 1.0)
         shown = ", ".join(f"{w:.3g}" for w in weights[:8])
-        self.notes.append(f"class weights, balanced: a yes counts {shown} times as much as a no")
+        text = f"class weights, balanced: a yes counts {shown} times as much as a no"
+        self.notes.append(Note("class weights", output, text))
         return [float(w) for w in weights]

@@ -16,6 +16,7 @@ from onnxgrad.data.batches import Batches, Goal
 from onnxgrad.job.config import Config
 from onnxgrad.job.prepare import Prepared
 from onnxgrad.job.quantised import Comparison
+from onnxgrad.notes import Note
 from onnxgrad.train.callbacks import Callback
 from onnxgrad.train.trainer import Trainer
 
@@ -29,7 +30,7 @@ class Result:
     config: Config
     model: str
     folder: Path
-    notes: list[str]
+    notes: list[Note]
     before: dict[str, float]
     after: dict[str, float] = field(default_factory=dict)
     epochs: list[dict[str, float]] = field(default_factory=list)

@@ -20,6 +20,7 @@ from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.job.texts import split_names
 from onnxgrad.model.guess import guess
+from onnxgrad.notes import Note
 from onnxgrad.train.losses import ALIASES
 
 CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its classes, as a JSON list
@@ -70,7 +71,7 @@ class Prepared:
     table: Table
     matched: Matched
     losses: dict[str, str] | None
-    notes: list[str]
+    notes: list[Note]
 
     @property
     def loss(self) -> str | None:
@@ -253,9 +254,9 @@ def _use_stored_classes(model: ir.Model, table: Table, matched: Matched) -> None
     stored = stored_classes(model)
     if stored and matched.target and table.columns[matched.target].dtype.kind in "US":
         matched.classes = stored
-        matched.notes[-1] = (
-            f"target '{matched.target}' is text: numbered as in the model's own list of {len(stored)} classes"
-        )
+        text = f"target '{matched.target}' is text: numbered as in the model's own list of {len(stored)} classes"
+        said = Note("classes", matched.target, text)
+        matched.notes = [*(n for n in matched.notes if n.kind != "classes"), said]
 
 
 def float_output(model: ir.Model) -> ir.Value:
@@ -265,7 +266,7 @@ def float_output(model: ir.Model) -> ir.Value:
     raise DataError("the model has no float output that a loss could judge")
 
 
-def _own_loss(model: ir.Model, table: Table, loss: str, notes: list[str]) -> None:
+def _own_loss(model: ir.Model, table: Table, loss: str, notes: list[Note]) -> None:
     scalar = next(
         (v for v in model.graph.outputs if v.shape is not None and len(v.shape) == 0), None
     )
@@ -273,7 +274,8 @@ def _own_loss(model: ir.Model, table: Table, loss: str, notes: list[str]) -> Non
         raise DataError(
             f"{table.source} has no target: every column is an input of the model. Name the target with --target"
         )
-    notes.append(f"loss: the model's own, output '{scalar.name}', because the data has no target")
+    text = f"loss: the model's own, output '{scalar.name}', because the data has no target"
+    notes.append(Note("loss", scalar.name, text))
 
 
 def _guess(
@@ -286,7 +288,8 @@ def _guess(
     found = guess(model, sample, output)
     if not found.loss:
         raise ConfigError(f"{found.because}: give the loss with --loss")
-    aim.notes.append(f"loss: {found.loss}, because {found.because}")
+    aim.notes.append(Note("loss", output, f"loss: {found.loss}, because {found.because}"))
     if len(np.unique(sample)) == 1:
-        aim.notes.append(f"every target is {sample.flat[0]}: there is nothing to tell apart")
+        text = f"every target is {sample.flat[0]}: there is nothing to tell apart"
+        aim.notes.append(Note("constant", columns[0], text))
     return found.loss

@@ -58,7 +58,7 @@ def page(result: Result) -> str:
     if result.notes:
         parts += [
             "<h2>Decisions</h2><ul>",
-            *(f"<li>{escape(n)}</li>" for n in result.notes),
+            *(f"<li>{escape(str(n))}</li>" for n in result.notes),
             "</ul>",
         ]
     parts += ["<h2>Time by part</h2>", _timing(result)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxgrad.data.table import Table
 from onnxgrad.errors import ConfigError
+from onnxgrad.notes import Note
 
 KINDS = "random, stratified, time, time:COLUMN or group:COLUMN"
 
@@ -19,7 +20,7 @@ class Rows:
 
     train: np.ndarray | None = None
     held: np.ndarray | None = None
-    note: str = ""
+    note: Note | None = None
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class Split:
             )
         train = np.setdiff1d(np.arange(table.rows), held)
         how = self._how(seed)
-        note = f"validation: {len(held):,} of {table.rows:,} rows, {how} (--val, --split)"
-        return Rows(train, np.sort(held), note)
+        text = f"validation: {len(held):,} of {table.rows:,} rows, {how} (--val, --split)"
+        return Rows(train, np.sort(held), Note("validation", table.source, text))
 
     def _how(self, seed: int) -> str:
         named = f" '{self.column}'" if self.column else ""
@@ -122,8 +123,9 @@ class Split:
             note = self._fold_note(number + 1, count)
             yield Rows(np.flatnonzero(owner != number), held, note)
 
-    def _fold_note(self, number: int, count: int) -> str:
-        return f"validation: fold {number} of {count}, {self.kind}"
+    def _fold_note(self, number: int, count: int) -> Note:
+        text = f"validation: fold {number} of {count}, {self.kind}"
+        return Note("validation", f"fold {number}", text)
 
     def _owner(self, table: Table, target: str, count: int, rng) -> np.ndarray:
         """The fold of each row."""

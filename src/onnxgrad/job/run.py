@@ -31,6 +31,7 @@ from onnxgrad.model.head import Head
 from onnxgrad.model.lora import Lora
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
+from onnxgrad.notes import Note
 from onnxgrad.train import schedules
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
@@ -74,7 +75,7 @@ class TrainingJob:
         self.data, self.validation = self._split(prepared)
         if self.loss is not None:
             self._settle()
-        self.notes += [str(note) for note in self.trainer.notes]
+        self.notes += self.trainer.notes
         for batches in filter(None, (self.data, self.validation)):
             self._check_rows(batches)
         self.comparison: Comparison | None = None
@@ -117,7 +118,7 @@ class TrainingJob:
         )
         self.changes = [change]
         self.trainer = self._trainer(prepared)
-        self.notes += [str(note) for note in change.describe()]
+        self.notes += change.describe()
 
     def _one_batch(self) -> dict[str, np.ndarray]:
         batch = next((self.validation or self.data).in_order())
@@ -144,7 +145,7 @@ class TrainingJob:
         more = dict(shuffle=True, seed=self.config.seed, whole_only=fixed)
         if fixed:
             more_rows = f", {self.accumulate} of them for each step" if self.accumulate > 1 else ""
-            self.notes.append(f"batch size: {size}, which the model fixes{more_rows}")
+            self._say("batch size", f"batch size: {size}, which the model fixes{more_rows}")
         table, matched, held = prepared.table, prepared.matched, None
         if self.rows.held is not None:
             held = Batches(table, matched, goals, size, chosen=self.rows.held, whole_only=fixed)
@@ -152,7 +153,7 @@ class TrainingJob:
             other = files.read(self.config.val)
             again = feed_inputs(prepared.model, other, matched, self.ignore)
             held = Batches(other, again, goals, size, whole_only=fixed)
-            self.notes.append(f"validation: the {other.rows:,} rows of {self.config.val}")
+            self._say("validation", f"validation: the {other.rows:,} rows of {self.config.val}")
         data = Batches(table, matched, goals, size, chosen=self.rows.train, **more)
         self._check_sizes(data, held, size)
         return data, held
@@ -164,7 +165,12 @@ class TrainingJob:
                     f"{batches.table.source} leaves fewer rows to {what} on than the {size} of a batch of the model"
                 )
         if size > data.rows:
-            self.notes.append(f"batch size: {size:,}, so every step takes all {data.rows:,} rows")
+            self._say(
+                "batch size", f"batch size: {size:,}, so every step takes all {data.rows:,} rows"
+            )
+
+    def _say(self, kind: str, text: str) -> None:
+        self.notes.append(Note(kind, self.config.data, text))
 
     def _settle(self) -> None:
         """Let the first rows say what the loss cannot know: where the classes are, what is a probability."""
@@ -178,13 +184,11 @@ class TrainingJob:
         try:
             self.trainer.check(Watched(batches, endless))
         except DataError as error:
-            text = str(error)
-            for goal in batches.goals:
-                text = text.replace(f"target {goal.name!r}", f"target '{', '.join(goal.columns)}'")
-            source = batches.table.source
+            text, source = str(error), batches.table.source
             raise DataError(text if source in text else f"{source}: {text}") from error
         for name, place in endless.items():
-            self.notes.append(f"input '{name}' holds infinity in {place} of {batches.table.source}")
+            text = f"input '{name}' holds infinity in {place} of {batches.table.source}"
+            self.notes.append(Note("infinity", name, text))
 
     # ---- the run -------------------------------------------------------------------------------
 
@@ -217,7 +221,7 @@ class TrainingJob:
             self.trainer.save(
                 self.config.output, {CLASSES: json.dumps(classes)} if classes else None
             )
-        self.notes += [str(note) for note in self.trainer.notes[known:]]
+        self.notes += self.trainer.notes[known:]
         if self.comparison is not None:
             written = measured("trained", self.config.output, result.after, self._one_batch())
             self.comparison.versions += [Version("post-training", result.before), written]

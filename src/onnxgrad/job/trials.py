@@ -28,6 +28,7 @@ from onnxgrad.job.prepare import Wish, open_files
 from onnxgrad.job.report import write_report
 from onnxgrad.job.rows import Rows, Split
 from onnxgrad.job.run import TrainingJob
+from onnxgrad.notes import Note
 from onnxgrad.train.callbacks import Callback
 
 SCORES = "scores.json"
@@ -90,7 +91,7 @@ class Trials:
             self.folder, self._lock = resume, take(resume)
         self.notes = [self._note()]
 
-    def _note(self) -> str:
+    def _note(self) -> Note:
         c = self.config
         folds = f"{c.folds} folds" if c.folds else "one split"
         last = (
@@ -99,7 +100,8 @@ class Trials:
             else f"the written model is that of seed {c.seed}"
         )
         seeds = "1 seed" if c.repeat == 1 else f"{c.repeat} seeds"
-        return f"{len(self.trials) + 1} trainings: {folds}, {seeds}; {last}"
+        text = f"{len(self.trials) + 1} trainings: {folds}, {seeds}; {last}"
+        return Note("trials", folds, text)
 
     def _trials(self) -> Iterator[Trial]:
         """All but the last training, which writes the model; without folds it is one of the seeds."""
@@ -132,7 +134,8 @@ class Trials:
     def last(self, found: list[dict[str, float]], *callbacks: Callback) -> Result:
         """Train the model that is written; the report shows the spread of all trials."""
         c = self.config
-        rows = Rows(note="trained on all rows: the folds have validated") if c.folds else None
+        said = Note("validation", "none", "trained on all rows: the folds have validated")
+        rows = Rows(note=said) if c.folds else None
         job = self._job("final", c.seed, rows, c.output)
         result = job.start(*callbacks)
         every = found if c.folds else [dict(result.after), *found]

@@ -18,6 +18,7 @@ from onnxgrad.files.models import ModelFile, data_files, read_whole
 from onnxgrad.files.paths import is_path
 from onnxgrad.files.write import check_target, save, write_bytes
 from onnxgrad.model.trainable import TrainableModel
+from onnxgrad.notes import Note
 from onnxgrad.stepfile import dropout as standard_dropout
 from onnxgrad.stepfile.graph import Clipping, Description, initial_model, step_model
 from onnxgrad.stepfile.programs import program
@@ -42,7 +43,7 @@ class StepFiles:
     initial: Path
     evaluate: Path
     description: Description
-    notes: list
+    notes: list[Note]
     program: Path | None = None
 
 
@@ -76,7 +77,7 @@ def write_step(
         _check_target(path, model)
     chosen = optimizers.resolve(optimizer, lr)
     clipping = Clipping(clip_norm, clip_value)
-    notes: list = []
+    notes: list[Note] = []
 
     def prepare(source: Any) -> TrainingPlan:
         return TrainingPlan(
@@ -113,7 +114,7 @@ def _beside(path: Path, word: str) -> Path:
     return path.with_name(f"{path.stem}.{word}{path.suffix or '.onnx'}")
 
 
-def _newer(model: Any, notes: list) -> onnx.ModelProto:
+def _newer(model: Any, notes: list[Note]) -> onnx.ModelProto:
     """Return the model in an opset that has the operators of the dropout's hash."""
     proto = read_whole(model)
     wanted = standard_dropout.OPSET
@@ -124,7 +125,8 @@ def _newer(model: Any, notes: list) -> onnx.ModelProto:
             f"dropout in standard operators needs opset {wanted}, and the model could not be "
             f"converted to it ({error}); leave dropout out with dropout=0, or use fused=True"
         ) from error
-    notes.append(f"the step file has opset {wanted}: dropout in standard operators needs it")
+    text = f"the step file has opset {wanted}: dropout in standard operators needs it"
+    notes.append(Note("opset", str(wanted), text))
     return newer
 
 

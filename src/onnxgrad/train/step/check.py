@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -66,6 +66,7 @@ class Checker:
         for name, e in self.expected.items():
             if name not in batch.arrays:
                 continue
+            e = replace(e, name=batch.name_of(name)) if batch.called else e
             array = self._fitted(np.asarray(batch.arrays[name]), e)
             array = _converted(array, e)
             _check_shape(array, e, sizes)
