@@ -5,6 +5,10 @@ from __future__ import annotations
 import importlib
 
 import numpy as np
+import pytest
+
+from cases.case import DTYPES, Case
+from onnxgrad import kernels
 
 
 def rms(a):
@@ -82,3 +86,18 @@ def is_excused(case, dtype, name, expected, error) -> bool:
     with np.errstate(all="ignore"):
         rounded = condition(case, dtype, name, expected) * limits.eps
     return rounded > 1 or (rounded / 3 > bound and error <= rounded)
+
+
+def hold(case: Case) -> None:
+    """Hold a drawn case to its contract: every output within its bound, the same bits on one thread and on two."""
+    for dtype in DTYPES:
+        kernels.set_num_threads(1)
+        got = case.run_numpy(dtype)
+        kernels.set_num_threads(2)
+        again = case.run_numpy(dtype)
+        for name, expected in exact(case, case.inputs(dtype)).items():
+            assert got[name].tobytes() == again[name].tobytes(), f"{name} differs on two threads"
+            assert got[name].shape == np.shape(expected)
+            error, bound = case.error(name, got[name], expected, dtype), case.bound(name, dtype)
+            if error > bound and not is_excused(case, dtype, name, expected, error):
+                pytest.fail(f"{name} is off by {error:.3g}, allowed {bound:.3g}")

@@ -7,6 +7,7 @@ DIFFERENCES: dict[str, dict[str, str]] = {
         "auto_pad SAME_UPPER, 2-D size 7x8, kernel 3x3, strides 1x1": "the old kernel ignores auto_pad",
     },
     "QuickGeluGrad": {"infinity gives the limit": _LIMIT},
+    "FakeQuant": {"infinities are clipped": "the old kernel clips +inf to the lowest integer"},
     "GeluGrad": {"infinity gives the limit": _LIMIT},
     "FastGeluGrad": {
         "infinity gives the limit": _LIMIT,

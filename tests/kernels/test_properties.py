@@ -11,13 +11,12 @@ import math
 import numpy as np
 import pytest
 from cases import resize_grad, slice_grad
-from cases.case import DTYPES, Case
-from cases.judging import exact, is_excused
+from cases.case import Case
+from cases.judging import hold
 from cases.samples import exactly, simplex
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from onnxgrad import kernels
 from onnxgrad.contracts import contracts
 
 EXAMPLES = max(settings().max_examples // 2, 1)  # of each of 34 operators
@@ -240,6 +239,15 @@ def pool(draw, op):
 
 
 @st.composite
+def forward_pool(draw, op):
+    shape = (draw(st.integers(0, 2)), draw(st.integers(0, 3)), *per_axis(draw, 2, 4, 20))
+    kernel = per_axis(draw, 2, 1, 4)
+    pads = [draw(st.integers(0, k - 1)) for k in kernel * 2]
+    more = dict(levels=draw(some((None, 1, 3))), ceil_mode=draw(bits))
+    return build(draw, builder(op), shape, kernel, per_axis(draw, 2, 1, 3), pads, **more)
+
+
+@st.composite
 def resize(draw, op):
     shape = tuple(min(d, 70) for d in draw(shapes(1, 4, largest=2_000)))
     scales = [draw(some((1.0, 1.0, 2.0, 3.0, 0.5, 0.3, 1.7, 0.77, 2.51))) for _ in shape]
@@ -348,6 +356,7 @@ OPERATORS = {
     **family(channel_norm, "BatchNormInternal BatchNormalizationGrad"),
     **family(channel_norm, "GroupNormalizationGrad InstanceNormalizationGrad", images=False),
     **family(pool, "MaxPoolGrad AveragePoolGrad"),
+    **family(forward_pool, "MaxPoolTraining"),
     **family(resize, "ResizeGrad"),
     **family(conv_transpose, "ConvTransposeGrad"),
     **family(gather, "GatherGrad"),
@@ -362,14 +371,4 @@ OPERATORS = {
 @given(data=st.data())
 def test_property_matches_the_reference(op, data):
     case = data.draw(OPERATORS[op]()).of(contracts()[op])
-    for dtype in DTYPES:
-        kernels.set_num_threads(1)
-        got = case.run_numpy(dtype)
-        kernels.set_num_threads(2)
-        again = case.run_numpy(dtype)
-        for name, expected in exact(case, case.inputs(dtype)).items():
-            assert got[name].tobytes() == again[name].tobytes(), f"{name} differs on two threads"
-            assert got[name].shape == np.shape(expected)
-            error, bound = case.error(name, got[name], expected, dtype), case.bound(name, dtype)
-            if error > bound and not is_excused(case, dtype, name, expected, error):
-                pytest.fail(f"{name} is off by {error:.3g}, allowed {bound:.3g}")
+    hold(case)
