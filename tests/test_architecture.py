@@ -42,9 +42,12 @@ LIBRARIES = {
 
 # A part of the package may import these parts.
 BASE = {"errors", "notes", "contracts", "files", "graph"}
+SHOWN = {"texts", "charts"}  # numbers and pictures
 MAY_IMPORT = {
     "errors": set(),
     "notes": set(),
+    "texts": set(),
+    "charts": {"files", "texts"},
     "contracts": {"errors"},
     "kernels": {"errors", "contracts"},
     "ort": {"errors", "contracts", "files"},
@@ -53,7 +56,7 @@ MAY_IMPORT = {
     "autodiff": {*BASE, "autodiff"},
     "model": {*BASE, "kernels", "autodiff", "model"},
     "data": {"errors", "notes", "files", "data"},
-    "train": {*BASE, "kernels", "ort", "files", "autodiff", "model", "data", "train"},
+    "train": {*BASE, *SHOWN, "kernels", "ort", "files", "autodiff", "model", "data", "train"},
     "inspection": {*BASE, "ort", "autodiff", "model", "inspection"},
     "checking": {*BASE, "ort", "autodiff", "checking"},
     "dropin": {*BASE, "ort", "files", "autodiff", "model", "train", "dropin"},
@@ -62,9 +65,10 @@ MAY_IMPORT = {
     "artifacts": {"dropin"},
     "onnxblock": {"dropin"},
     "demo": {"files", "demo"},
-    "job": {"errors", "notes", "files", "inspection", "data", "model", "train", "job"},
+    "job": {"errors", "notes", *SHOWN, "files", "inspection", "data", "model", "train", "job"},
     "cli": {
         *BASE,
+        *SHOWN,
         "model",
         "stepfile",
         "kernels",

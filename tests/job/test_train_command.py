@@ -317,14 +317,14 @@ def test_the_live_line_fits_into_80_columns(folder):
 
     from rich.console import Console
 
-    from onnxgrad.cli.progress import Screen
+    from onnxgrad.cli.progress import screen
     from onnxgrad.job.config import Config
     from onnxgrad.job.run import TrainingJob
 
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80, color_system=None)
     job = TrainingJob("model.onnx", Config(data="d.npz", output="t.onnx", epochs=100))
-    job.start(Screen(console, "live"))
+    job.start(screen(console, "live"))
     shown = re.split(r"[\r\n]|\x1b\[[0-9;?]*[A-Za-z]", file.getvalue())
     live = [line for line in shown if re.match(r"epoch\s+\d+/100 [━╺╸]", line)]
     assert live

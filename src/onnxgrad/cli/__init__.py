@@ -20,6 +20,7 @@ from onnxgrad.cli import (
     evaluate,
     grad,
     inspect,
+    lr_find,
     merge,
     ops,
     predict,
@@ -33,7 +34,7 @@ from onnxgrad.files.boundary import translated
 from onnxgrad.files.limits import override, parse
 
 COMMANDS = (
-    train, evaluate, predict, inspect, check, grad, step, merge, ops, artifacts, convert_checkpoint, demo,
+    train, evaluate, predict, lr_find, inspect, check, grad, step, merge, ops, artifacts, convert_checkpoint, demo,
 )  # fmt: skip
 
 

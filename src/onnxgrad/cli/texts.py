@@ -66,12 +66,6 @@ def discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def short(number: float) -> str:
-    """At most seven characters, for columns that stay in line."""
-    text = f"{number:.0f}" if 1e4 <= abs(number) < 1e7 else f"{number:.4g}"
-    return text if len(text) <= 7 else f"{number:.3g}"
-
-
 def say_json(event: str, **data: Any) -> None:
     """One object on one line; what JSON cannot say is null."""
     print(json.dumps(_plain({"event": event, **data})), flush=True)

@@ -12,9 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
-from onnxgrad.cli.texts import Console, Unbroken, say_json, short, show_notes
+from onnxgrad.cli.texts import Console, Unbroken, say_json, show_notes
 from onnxgrad.errors import CheckpointError, ConfigError, ExportError
 from onnxgrad.job.config import add_flags, dump, gather
+from onnxgrad.texts import short
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -76,7 +77,7 @@ def train(
     model: str, config, resume: Path | None = None, *, quiet: bool = False, as_json: bool = False
 ) -> int:
     """Run the job and show it; used by `demo` too."""
-    from onnxgrad.cli.progress import Screen
+    from onnxgrad.cli.progress import screen
     from onnxgrad.job import trials
     from onnxgrad.job.run import TrainingJob
 
@@ -88,9 +89,9 @@ def train(
     if as_json:
         say_json("start", model=str(model), run=str(job.folder), notes=[str(n) for n in job.notes])
     mode = "quiet" if quiet else "json" if as_json else "live" if console.is_terminal else "plain"
-    screen = Screen(console, mode)
+    shown_by = screen(console, mode)
     try:
-        result = run_trials(job, screen, as_json) if several else job.start(screen)
+        result = run_trials(job, console, shown_by, as_json) if several else job.start(shown_by)
     except KeyboardInterrupt:
         return interrupted(job, as_json)
     except (CheckpointError, ExportError) as error:
@@ -105,16 +106,16 @@ def train(
     return OK
 
 
-def run_trials(job, screen, as_json: bool):
+def run_trials(job, console: Console, shown_by, as_json: bool):
     """Folds and seeds one after the other, a line each, then the training that writes the model."""
     found = []
     for number, (trial, scores) in enumerate(job.scores(), 1):
         found.append(scores)
         text = "  ".join(f"{name} {short(value)}" for name, value in scores.items())
-        screen.console.print(f"{trial.name} ({number}/{len(job.trials)})  {text}")
+        console.print(f"{trial.name} ({number}/{len(job.trials)})  {text}")
         if as_json:
             say_json("trial", name=trial.name, scores=scores)
-    return job.last(found, screen)
+    return job.last(found, shown_by)
 
 
 def way_on(job, error: Exception) -> str:

@@ -176,9 +176,11 @@ def _range(low: float, high: float) -> str:
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def add_flags(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
     """One flag per setting; a flag that is not given stays out, so that a config file can set it."""
     for name, field in FIELDS.items():
+        if name in without:
+            continue
         flag = "--" + name.replace("_", "-")
         names = [field.metadata["short"], flag] if "short" in field.metadata else [flag]
         kind, default = field.metadata["kind"], field.default

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 import onnxgrad
 from onnxgrad import _native
+from onnxgrad.charts import STYLE as CHARTS
+from onnxgrad.charts import Chart, curves
 from onnxgrad.files.write import write_bytes
+from onnxgrad.texts import grouped
 
 if TYPE_CHECKING:
     from onnxgrad.job.outcome import Result
@@ -29,7 +32,6 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.dim{color:#59636e}
 @media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}h2{border-color:#30363d}.grid{stroke:#30363d}
 .dim,svg text{color:#9198a1;fill:#9198a1}}
 """
-COLOURS = ("#2a78d6", "#d1495b", "#2a9d5c", "#b8860b")
 
 
 def write_report(result: Result, path: Path) -> None:
@@ -39,7 +41,8 @@ def write_report(result: Result, path: Path) -> None:
 def page(result: Result) -> str:
     title = f"{Path(result.model).name} → {Path(result.config.output).name}"
     parts = [
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title><style>{STYLE}</style>",
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title>",
+        f"<style>{STYLE}{CHARTS}</style>",
         f"<h1>{escape(title)}</h1>",
         f"<p class='dim'>{len(result.epochs)} epochs in {result.seconds:.1f} s"
         f"{'; stopped: ' + escape(result.stop) if result.stop else ''}</p>",
@@ -82,14 +85,9 @@ def _table(head: list[str], rows: list[list[str]], numbers: set[int]) -> str:
     return "<table>" + "".join(lines) + "</table>"
 
 
-def _number(value: float, digits: int = 3) -> str:
-    """Whole numbers for thousands, a few digits for the rest."""
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e8 else f"{value:.{digits}g}"
-
-
 def _before_after(result: Result) -> str:
     rows = [
-        [escape(k), _number(v, 4), _number(result.after.get(k, math.nan), 4)]
+        [escape(k), grouped(v, 4), grouped(result.after.get(k, math.nan), 4)]
         for k, v in result.before.items()
     ]
     return _table(["", "before", "after"], rows, {1, 2})
@@ -98,77 +96,20 @@ def _before_after(result: Result) -> str:
 def _trials(result: Result) -> str:
     """Each score's mean and spread, and the single ones."""
     rows = [
-        [escape(name), _number(s.mean, 4), _number(s.deviation), ", ".join(_number(v, 4) for v in s.values)]
+        [escape(name), grouped(s.mean, 4), grouped(s.deviation), ", ".join(grouped(v, 4) for v in s.values)]
         for name, s in result.trials.items()
     ]  # fmt: skip
     return _table(["", "mean", "deviation", "single"], rows, {1, 2})
 
 
 def _curves(result: Result) -> str:
-    charts = []
-    steps = [(s["step"], s["loss"]) for s in result.steps if math.isfinite(s["loss"])]
-    if steps:
-        charts.append(_chart("loss by step", {"loss": steps}))
-    keys = [
-        k for k in (result.epochs[-1] if result.epochs else {}) if k not in ("epoch", "step", "lr")
+    charts = [Chart("loss by step", {"loss": [(s["step"], s["loss"]) for s in result.steps]})]
+    charts += [
+        chart for chart in curves(result.epochs) if not chart.title.startswith("learning rate")
     ]
-    losses = {k: [(e["epoch"], e[k]) for e in result.epochs if k in e] for k in keys if "loss" in k}
-    if losses:
-        charts.append(_chart("loss by epoch", losses))
-    for key in keys:
-        if "loss" not in key:
-            charts.append(
-                _chart(
-                    f"{key} by epoch",
-                    {key: [(e["epoch"], e[key]) for e in result.epochs if key in e]},
-                )
-            )
-    norms = [
-        (s["step"], s["grad_norm"])
-        for s in result.steps
-        if math.isfinite(s.get("grad_norm", math.nan))
-    ]
-    if norms:
-        charts.append(_chart("gradient norm by step", {"norm": norms}))
-    return "<div class='charts'>" + "".join(charts) + "</div>"
-
-
-def _chart(title: str, lines: dict[str, list[tuple[float, float]]]) -> str:
-    """A small line chart; axes from the smallest to the largest value."""
-    width, height, left, bottom, top = 420, 220, 60, 24, 24
-    points = [p for line in lines.values() for p in line]
-    xs, ys = [p[0] for p in points], [p[1] for p in points]
-    low_x, high_x, low_y, high_y = min(xs), max(xs), min(ys), max(ys)
-    span_x, span_y = (high_x - low_x) or 1, (high_y - low_y) or 1
-
-    def at(x: float, y: float) -> str:
-        px = left + (x - low_x) / span_x * (width - left - 10)
-        py = height - bottom - (y - low_y) / span_y * (height - bottom - top)
-        return f"{px:.1f},{py:.1f}"
-
-    parts = [
-        f"<svg viewBox='0 0 {width} {height}' width='{width}' role='img'><text x='{left}' y='14'>{escape(title)}</text>"
-    ]
-    for share in (0, 0.5, 1):
-        value = low_y + share * span_y
-        y = float(at(low_x, value).split(",")[1])
-        parts.append(f"<line class='grid' x1='{left}' x2='{width - 10}' y1='{y}' y2='{y}'/>")
-        parts.append(f"<text x='{left - 6}' y='{y + 4}' text-anchor='end'>{_number(value)}</text>")
-    parts += [f"<text x='{left}' y='{height - 6}'>{low_x:g}</text>",
-              f"<text x='{width - 10}' y='{height - 6}' text-anchor='end'>{high_x:g}</text>"]  # fmt: skip
-    for number, line in enumerate(lines.values()):
-        colour = COLOURS[number % len(COLOURS)]
-        path = " ".join(at(x, y) for x, y in line)
-        parts.append(
-            f"<polyline fill='none' stroke='{colour}' stroke-width='1.8' points='{path}'/>"
-        )
-    if len(lines) > 1:
-        names = " ".join(
-            f"<tspan dx='8' style='fill:{COLOURS[i % len(COLOURS)]}'>{escape(name)}</tspan>"
-            for i, name in enumerate(lines)
-        )
-        parts.append(f"<text x='{width - 10}' y='14' text-anchor='end'>{names}</text>")
-    return "".join(parts) + "</svg>"
+    for key, title in (("lr", "learning rate by step"), ("grad_norm", "gradient norm by step")):
+        charts.append(Chart(title, {key: [(s["step"], s[key]) for s in result.steps if key in s]}))
+    return "<div class='charts'>" + "".join(chart.svg() for chart in charts) + "</div>"
 
 
 def _confusion(result: Result) -> str:
@@ -192,9 +133,9 @@ def _shaded(count: int, share: float, right: bool) -> str:
 
 def _parameters(result: Result) -> str:
     rows = [
-        [escape(p["name"]), " × ".join(map(str, p["shape"])) or "scalar", _number(p["norm"], 4), _number(p["change"]),
+        [escape(p["name"]), " × ".join(map(str, p["shape"])) or "scalar", grouped(p["norm"], 4), grouped(p["change"]),
          f"{p['change'] / p['norm']:.1%}" if p["norm"] else "",
-         "" if p["gradient"] is None else _number(p["gradient"])]
+         "" if p["gradient"] is None else grouped(p["gradient"])]
         for p in result.parameters
     ]  # fmt: skip
     head = ["name", "shape", "norm", "change", "", "last gradient"]

@@ -44,9 +44,18 @@ class TrainingJob:
     """Prepared by the constructor, so that everything that can be refused is refused before the first step."""
 
     def __init__(
-        self, model: str, config: Config, resume: Path | None = None, rows: Rows | None = None
+        self,
+        model: str,
+        config: Config,
+        resume: Path | None = None,
+        rows: Rows | None = None,
+        *,
+        leaves_folder: bool = True,
     ):
-        """`rows` are those to train on and those to validate on; by default what --val says."""
+        """`rows` are those to train on and those to validate on; by default what --val says.
+
+        `leaves_folder`: make a run folder; without one the job can be looked at, and not be started.
+        """
         model = ModelFile.of(model)
         self.model, self.config, self.resume = model, config, resume
         config.check()
@@ -81,7 +90,7 @@ class TrainingJob:
         self.comparison: Comparison | None = None
         if config.quantize:
             self._quantise(prepared)
-        if resume is None:  # last: a run that is refused leaves no folder
+        if resume is None and leaves_folder:  # last: a run that is refused leaves no folder
             self.folder, self._lock = new_folder(config, model)
 
     def _rows(self, split: Split, opened: Opened) -> Rows:

@@ -59,12 +59,18 @@ class _NeedsLength(Schedule):
     def bound(self, total: int | None, per_epoch: int | None = None) -> Schedule:
         if self.total is not None:
             return self
-        if total is None:
+        made = dataclasses.replace(self, total=total)
+        made.share(0)
+        return made
+
+    def share(self, step: int) -> float:
+        """How much of the run lies before a step, 0 to 1. Raises ValueError where nobody knows its length."""
+        if self.total is None:
             raise ValueError(
                 f"{type(self).__name__} needs the number of steps: give total=, "
-                "or steps_per_epoch= to fit"
+                "or train by fit with data of known length or steps_per_epoch="
             )
-        return dataclasses.replace(self, total=total)
+        return min(step / max(self.total, 1), 1.0)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Cosine(_NeedsLength):
     floor: float = 0.0
 
     def rate(self, base: float, step: int) -> float:
-        turn = math.pi * min(step / max(self.total, 1), 1.0)
+        turn = math.pi * self.share(step)
         return self.floor + (base - self.floor) * (1 + math.cos(turn)) / 2
 
 
@@ -93,8 +99,7 @@ class Linear(_NeedsLength):
     end: float = 0.0
 
     def rate(self, base: float, step: int) -> float:
-        part = min(step / max(self.total, 1), 1.0)
-        return base * (1 + (self.end - 1) * part)
+        return base * (1 + (self.end - 1) * self.share(step))
 
 
 @dataclass(frozen=True)

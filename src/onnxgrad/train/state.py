@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,9 +54,20 @@ class TrainState:
     progress: Progress | None = None  # None where no loop has run
     callbacks: dict[str, Any] = field(default_factory=dict)  # plain data by callback
     callback_tensors: dict[str, np.ndarray] = field(default_factory=dict)  # `<callback>/<name>`
+    recipe: dict[str, Any] = field(
+        default_factory=dict
+    )  # how the Trainer was made (files/recipe.py)
     extra: dict[str, Any] = field(
         default_factory=dict
     )  # what a caller wants to keep, as plain data
+
+    def copied(self) -> TrainState:
+        """Return this with arrays of its own, to go back to."""
+        return dataclasses.replace(
+            self,
+            weights={n: a.copy() for n, a in self.weights.items()},
+            optimizer_state={n: a.copy() for n, a in self.optimizer_state.items()},
+        )
 
     def mismatch(self, own: TrainState) -> str:
         """Say why a trainer whose state is `own` cannot continue from this one; "" where it can."""

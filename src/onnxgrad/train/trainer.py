@@ -19,15 +19,16 @@ from onnxgrad.model.head import Head
 from onnxgrad.model.lora.change import adapter_changes
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
+from onnxgrad.train import lr_finder, optimizers, schedules
 from onnxgrad.train import metrics as metrics_of
-from onnxgrad.train import optimizers, schedules
-from onnxgrad.train.files import checkpoint
-from onnxgrad.train.files.adapter import export_adapter
-from onnxgrad.train.files.export import export
-from onnxgrad.train.loop.epoch_loop import EpochLoop, History
+from onnxgrad.train.files.recipe import recipe
+from onnxgrad.train.files.saving import Saving
+from onnxgrad.train.loop.epoch_loop import EpochLoop
 from onnxgrad.train.loop.evaluation import Evaluation
+from onnxgrad.train.loop.history import History
+from onnxgrad.train.lr_finder import LrCurve
 from onnxgrad.train.parallel import Alone
-from onnxgrad.train.state import TrainState
+from onnxgrad.train.show import shown
 from onnxgrad.train.step.clock import Clock
 from onnxgrad.train.step.diagnose import first_bad
 from onnxgrad.train.step.settle import settle
@@ -35,7 +36,7 @@ from onnxgrad.train.step.setup import TrainingPlan
 from onnxgrad.train.step.training_step import NotFinite, TrainingStep
 
 
-class Trainer:
+class Trainer(Saving):
     """Trains an ONNX model on stock ONNX Runtime.
 
     model: a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`; it is not changed.
@@ -110,6 +111,10 @@ class Trainer:
         threads: int | None = None,
         patterns: bool = True,
     ):
+        given = {
+            name: value for name, value in locals().items() if name not in ("self", "__class__")
+        }
+        self._recipe = recipe(given)
         if threads is not None and not 1 <= threads <= 1024:
             raise ValueError(f"threads is {threads!r}, expected an integer from 1 to 1024, or None")
         self.seed, self.threads = int(seed), threads
@@ -161,6 +166,7 @@ class Trainer:
         max_steps: int | None = None,
         max_time: float | None = None,
         resume: str | os.PathLike[str] | None = None,
+        verbose: int = 0,
     ) -> History:
         """Train for `epochs` passes over the data; return what happened.
 
@@ -169,13 +175,15 @@ class Trainer:
         validation: (x, y), an iterable of batches, or the share of the rows to set aside.
         max_steps, max_time: stop after so many optimizer steps of the run, or so many seconds.
         resume: a checkpoint, or a folder of them, to continue from; `epochs` counts from the start.
+        verbose: 1 shows a bar on a terminal and in a notebook, else a line per epoch; 2 lines; 0 nothing.
 
         Raises DataError before the step that would use bad data, and DivergedError when a loss or
         gradient is not finite, with the weights as they were before that step. Ctrl-C ends the run
         after the step at hand, saves a checkpoint if a callback does, and raises KeyboardInterrupt.
         """
         data = make_data(x, y, self.names, batch_size, shuffle, self.seed)
-        loop = EpochLoop(self, data, validation, epochs, batch_size, list(callbacks))
+        callbacks = [*callbacks, *shown(verbose)]
+        loop = EpochLoop(self, data, validation, epochs, batch_size, callbacks)
         return loop.run(steps_per_epoch, max_steps, max_time, resume)
 
     @guarded
@@ -189,14 +197,14 @@ class Trainer:
         arrays = names.to_dict(batch) if y is None else names.join(batch, y)
         return self.train_batch(Batch(arrays, self._step.batches))
 
-    def train_batch(self, batch: Batch) -> dict[str, float]:
-        """As `step`, for a batch that knows its rows; the loop's own step."""
+    def train_batch(self, batch: Batch, rate: float | None = None) -> dict[str, float]:
+        """As `step`, for a batch that knows its rows; the loop's own step. `rate` takes the schedule's place."""
         self.settle(batch)
         step = self._step
         with self.clock("checks of the data"):
             arrays = step.checker(batch)
         self._evaluation.remember(arrays)
-        rates = self.rates()
+        rates = self.rates(rate)
         try:
             return {**step.step(arrays, rates), "lr": rates[0]}
         except NotFinite as error:
@@ -232,9 +240,12 @@ class Trainer:
         except NotFinite as error:
             raise self._diverged(error.what, error.what) from None
 
-    def rates(self) -> list[float]:
-        """Return the learning rate of the next step, of each parameter group."""
-        return [self.schedule.rate(o.lr, self.steps) for o in self._plan.group_optimizers]
+    def rates(self, rate: float | None = None) -> list[float]:
+        """Return the learning rate of the next step, of each parameter group; as if lr were `rate`, if given."""
+        groups = [o.lr for o in self._plan.group_optimizers]
+        if rate is not None:
+            return [rate * lr / self.optimizer.lr for lr in groups]
+        return [self.schedule.rate(lr, self.steps) for lr in groups]
 
     def begin_epoch(self, epoch: int) -> None:
         """Say which epoch the next steps belong to, from 0, as `fit` does: observers of ranges look at the first."""
@@ -259,6 +270,31 @@ class Trainer:
         for batch in self._settling(batches):
             self._step.checker(batch)
 
+    @guarded
+    def find_lr(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        low: float = 1e-7,
+        high: float = 10.0,
+        steps: int = 100,
+        batch_size: int = 32,
+    ) -> LrCurve:
+        """Try rising learning rates, from low to high in so many steps; the weights are put back afterwards.
+
+        The curve's `suggestion` is the rate at which the loss fell fastest; its `plot()` is a picture.
+        """
+        data = make_data(x, y, self.names, batch_size, True, self.seed)
+        for first in data.epoch(0):
+            self.settle(first)
+            break
+        before = self.state().copied()
+        try:
+            return lr_finder.find(self, data, low, high, steps)
+        finally:
+            self.load_state(before)
+
     # ---- looking -----------------------------------------------------------------------------
 
     @guarded
@@ -279,28 +315,29 @@ class Trainer:
             return self.store.flat()
         return {name: array.copy() for name, array in self.store.tensors().items()}
 
+    def gradients(self, x: Any = None, y: Any = None) -> dict[str, np.ndarray]:
+        """Return each parameter's gradient by name: for a batch as `step` takes it, or of the last step.
+
+        Nothing is trained. The gradients are of the training form, before clipping; none before the first step.
+        """
+        if x is not None:
+            batch = Batch(
+                self.names.to_dict(x) if y is None else self.names.join(x, y), self._step.batches
+            )
+            self.settle(batch)
+            self._step.differentiate(self._step.checker(batch))
+        names = self._plan.trainable if x is not None or self._step.batches else ()
+        return {n: self.store.gradient(n).copy() for n in names}
+
     def gradient_norms(self) -> dict[str, float]:
         """Return the norm of each parameter's gradient in the last batch, by name."""
-        names = self._plan.trainable if self._step.batches else ()
-        wide = {n: self.store.gradient(n).astype(np.float64) for n in names}
-        return {n: float(np.linalg.norm(g)) for n, g in wide.items()}
+        return {n: float(np.linalg.norm(g.astype(np.float64))) for n, g in self.gradients().items()}
 
     def set_weights(self, weights: Any) -> None:
         """Set tensors by name, or all parameters from a vector as `get_weights(flat=True)` gives."""
         if not isinstance(weights, Mapping):
             return self.store.set_flat(weights)
-        own = self.store.tensors()
-        for name, array in weights.items():
-            if name not in own:
-                raise ValueError(f"the trainer has no weight {name!r}")
-            if np.shape(array) != own[name].shape:
-                raise ValueError(
-                    f"weight {name!r} has shape {list(np.shape(array))}, "
-                    f"expected {list(own[name].shape)}"
-                )
-        for name, array in weights.items():
-            own[name][...] = array
-        return None
+        return self.store.assign(weights)
 
     @property
     def clock(self) -> Clock:
@@ -331,68 +368,3 @@ class Trainer:
     def target_names(self) -> tuple[str, ...]:
         """The names by which a batch gives the targets of the loss."""
         return self._plan.names.targets
-
-    # ---- state and files ---------------------------------------------------------------------
-
-    def state(self) -> TrainState:
-        """Return where training stands; its arrays are the trainer's own, not copies."""
-        return TrainState(
-            model=self._plan.model.source.digest(),
-            seed=self.seed,
-            optimizer=type(self.optimizer).__name__,
-            weights=self.store.tensors(),
-            optimizer_state=self.store.state(),
-            step=self._step.steps,
-            batches=self._step.batches,
-            schedule=self.schedule.state(),
-        )
-
-    def load_state(self, state: TrainState) -> None:
-        """Continue from a state of the same model, seed and optimizer; raises ValueError for another."""
-        reason = state.mismatch(self.state())
-        if reason:
-            raise ValueError(f"the trainer cannot continue from this state: {reason}")
-        self.store.load(state.weights, state.optimizer_state)
-        self._step.resume(state.step, state.batches)
-        if state.schedule is not None:
-            self.schedule.load_state(state.schedule)
-
-    @guarded
-    def save(self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
-        """Write the model with its new weights: the same graph, names and metadata, and what `metadata` adds.
-
-        The file is checked in a session of its own, without onnxgrad's operators, against `predict`,
-        and takes its name only then. Raises ExportError and leaves what was there otherwise.
-        """
-        self.notes += export(self._plan, self._evaluation, path, metadata or {})
-
-    def save_checkpoint(self, path: str | os.PathLike[str], **extra: Any) -> None:
-        """Write weights and optimizer state into the folder `path`, all of it or nothing.
-
-        `extra` is kept with them, and comes back from `load_checkpoint`; it must be plain data.
-        """
-        checkpoint.save(dataclasses.replace(self.state(), extra=extra), path)
-
-    def save_adapter(self, folder: str | os.PathLike[str]) -> None:
-        """Write what `lora` trained into a folder: for peft, for onnxruntime, and the model that takes it.
-
-        The files are adapter_model.safetensors and adapter_config.json, adapter.onnx_adapter, and
-        model.onnx, which runs with and without an adapter. The model is checked as `save` does.
-        """
-        export_adapter(self._plan, self._evaluation, folder)
-
-    def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, Any]:
-        """Continue from a checkpoint, or the newest good one of a folder; return what came with it.
-
-        Under "path" the result says which one it is, under "refused" why newer ones were passed over.
-        """
-        found = checkpoint.find(self.state(), path)
-        self.load_state(found.state)
-        progress = found.state.progress
-        return {
-            **found.state.extra,
-            "step": found.state.step,
-            **({} if progress is None else {"progress": progress.as_dict()}),
-            "path": str(found.path),
-            "refused": found.refused,
-        }

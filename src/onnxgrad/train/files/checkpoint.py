@@ -40,7 +40,7 @@ _UNFINISHED = re.compile(r"\.unfinished-(\d+)-(old|gone|[0-9a-f]{8})-(.+)")  # p
 _NAME = re.compile(r"step-\d{8,}")
 _OPTIMIZER_STATE, _CALLBACK = "optimizer/", "callback/"  # prefixes in optimizer.safetensors
 # fields of a TrainState that trainer_state.json holds as they are
-_PLAIN = ("model", "step", "batches", "seed", "optimizer", "schedule", "callbacks")
+_PLAIN = ("model", "step", "batches", "seed", "optimizer", "schedule", "callbacks", "recipe")
 
 
 def save(state: TrainState, path: str | os.PathLike[str]) -> Path:
@@ -152,12 +152,8 @@ def find(own: TrainState, path: str | os.PathLike[str]) -> Found:
 
     Raises CheckpointError with every reason where none is good.
     """
-    path = Path(path)
-    if not path.exists():
-        raise CheckpointError(f"{path} does not exist")
-    single = (path / STATE).exists() or not checkpoints(path)
     refused: list[str] = []
-    for candidate in [path] if single else checkpoints(path):
+    for candidate in _candidates(Path(path)):
         try:
             state = read(candidate)
         except CheckpointError as error:
@@ -167,6 +163,26 @@ def find(own: TrainState, path: str | os.PathLike[str]) -> Found:
         if not reason:
             return Found(state, candidate, refused)
         refused.append(f"{candidate}: {reason}")
+    raise CheckpointError("\n".join(refused))
+
+
+def _candidates(path: Path) -> list[Path]:
+    """A checkpoint, or those of a folder, or of the folder `checkpoints` of a run; the newest first."""
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist")
+    if (path / STATE).exists():
+        return [path]
+    return checkpoints(path) or checkpoints(path / "checkpoints") or [path]
+
+
+def recipe_of(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """How the trainer of the newest good checkpoint was made; raises CheckpointError where none is good."""
+    refused: list[str] = []
+    for candidate in _candidates(Path(path)):
+        try:
+            return read(candidate).recipe
+        except CheckpointError as error:
+            refused.append(str(error))
     raise CheckpointError("\n".join(refused))
 
 

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,26 +14,8 @@ import numpy as np
 from onnxgrad.data.arrays import ArrayData, Data, make_data
 from onnxgrad.errors import CheckpointError
 from onnxgrad.train.files import checkpoint
+from onnxgrad.train.loop.history import History
 from onnxgrad.train.state import Progress, TrainState
-
-
-@dataclass
-class History:
-    """What happened: one dict of numbers per epoch, and why it ended."""
-
-    epochs: list[dict[str, float]] = field(default_factory=list)
-    stopped: str = ""  # "", or why the run ended early
-    seconds: float = 0.0
-
-    def __getitem__(self, key: str) -> list[float]:
-        """Return one column, as `history["val_loss"]`."""
-        return [logs[key] for logs in self.epochs if key in logs]
-
-    @property
-    def history(self) -> dict[str, list[float]]:
-        """The columns by name, as Keras has them."""
-        keys = dict.fromkeys(k for logs in self.epochs for k in logs)
-        return {k: self[k] for k in keys}
 
 
 class EpochLoop:

@@ -156,3 +156,17 @@ class Buffers:
             to = self.parameter(name)
             to[...] = vector[at : at + to.size].reshape(to.shape)
             at += to.size
+
+    def assign(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Set tensors by name; all of them fit, or none is set."""
+        own = self.tensors()
+        for name, array in weights.items():
+            if name not in own:
+                raise ValueError(f"the trainer has no weight {name!r}")
+            if np.shape(array) != own[name].shape:
+                raise ValueError(
+                    f"weight {name!r} has shape {list(np.shape(array))}, "
+                    f"expected {list(own[name].shape)}"
+                )
+        for name, array in weights.items():
+            own[name][...] = array

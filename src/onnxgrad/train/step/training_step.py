@@ -77,9 +77,7 @@ class TrainingStep:
 
         Raises NotFinite, and has changed nothing then.
         """
-        self.plan.set_batch(self.batches)
-        with self.clock("forward and backward"):
-            self.session.run(arrays)
+        self.differentiate(arrays)
         logs = {"loss": float(self._loss)}
         logs.update((f"{o}_loss", float(v)) for o, v in self._parts.items())
         if not math.isfinite(logs["loss"]):
@@ -94,6 +92,12 @@ class TrainingStep:
         self.store.take_statistics()
         self.batches += 1
         return logs if norm is None else {**logs, "grad_norm": norm}
+
+    def differentiate(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Run on a checked batch: loss, gradients and new statistics lie in their buffers then, not applied."""
+        self.plan.set_batch(self.batches)
+        with self.clock("forward and backward"):
+            self.session.run(arrays)
 
     def resume(self, steps: int, batches: int) -> None:
         """Continue the count of a checkpoint; gradients that wait belong to the past."""
