@@ -6,6 +6,7 @@
     activations.py  Gelu by Erf or Tanh, Swish and QuickGelu
     linear.py       X·W + B with weights that are trained
     norms.py        RMSNormalization and LayerNormalization
+    rows.py         rows that nobody reads: not a pattern of nodes, but of what is thrown away
 
 A pattern is replaced by one operator in a graph that is about to be differentiated: the gradient is then one kernel
 instead of a dozen nodes. What is replaced are values that nothing else reads, so every value that has a reader, every
@@ -24,6 +25,7 @@ from onnxgrad.graph.patterns.attention import see_attention
 from onnxgrad.graph.patterns.linear import see_linear
 from onnxgrad.graph.patterns.matching import Sight, remove_unread
 from onnxgrad.graph.patterns.norms import see_norm
+from onnxgrad.graph.patterns.rows import select_rows
 
 _PATTERNS = (see_attention, see_activation, see_norm, see_linear)
 
@@ -33,13 +35,24 @@ def see_patterns(model: ir.Model, variables: Iterable[ir.Value]) -> dict[str, in
 
     `variables` are the values that a gradient is wanted of, or that change: they are no constants.
     """
-    op = Builder(model, variables, prefix="pattern")
-    sight, found = Sight(op, set(variables)), {}
+    variables, found = set(variables), {}
+    sight = _sight(model, variables)
     for node in list(model.graph):
         name = next((n for n in (see(sight, node) for see in _PATTERNS) if n), None)
         if name:
             found[name] = found.get(name, 0) + 1
-    if found:
-        op.finish([])
-        remove_unread(model.graph, sight.replaced)
-    return found
+    _finish(sight)
+    sight = _sight(model, variables)  # of what the patterns have become
+    moved = select_rows(sight)
+    _finish(sight)
+    return {**found, "Slice": moved} if moved else found
+
+
+def _sight(model: ir.Model, variables: set[ir.Value]) -> Sight:
+    return Sight(Builder(model, variables, prefix="pattern"), variables)
+
+
+def _finish(sight: Sight) -> None:
+    if sight.replaced:
+        sight.op.finish([])
+        remove_unread(sight.op.graph, sight.replaced)

@@ -173,6 +173,8 @@ def _write(
     if merged:
         sight.replace(out, op.Squeeze(y, [0]))
         return
+    n, h, rows, width = sight.dims(out)
+    y.shape = ir.Shape((n, rows, h, width) if tokens else (n, h, rows, width))
     if not tokens:
         sight.replace(out, y)
         return
