@@ -38,6 +38,10 @@ template <class T, int R> struct Reader<Gathered<T>, R> {
 
 // ---- the register tile
 
+// From this depth on a tile of C is fetched before the sums begin, and is there when they end.
+// Rows of C that lie a multiple of 4 KiB apart share few places of the first cache: seldom in it.
+constexpr Dim kFetchDepth = 64;
+
 // C[R][columns] (+)= A[R][depth] · B[depth][columns], columns <= V·lanes.
 // Register v of a row of B lies in panel v/2, `panel_pitch` elements after the one before it.
 // V = 1 and 2 are for many rows; 4 and 8 for so few rows that fewer registers
@@ -51,6 +55,11 @@ template <int R, int V, class T, class A> void tile_product(bool add, A a, Dim d
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 16
     for (int v = 0; v < V; ++v) sum[i][v] = Vec<T>{};
+  if (R > 3 && depth >= kFetchDepth)
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) __builtin_prefetch(c + i * c_pitch + v * lanes<T>, 1);
   for (Dim k = 0; k < depth; ++k, b += kPanel<T>) {
     const Dim step = reader.step(k);
     Vec<T> b_row[V];
