@@ -28,6 +28,14 @@ FOR_OLD_GRAPHS = {
 }
 
 
+def test_a_file_with_a_contract_is_listed():
+    """A kernel that ops.inc forgets would not be compiled at all."""
+    ops = ROOT / "native" / "ops"
+    listed = set(re.findall(r"^ONNXGRAD_OP\((\w+), (\w+)\)", (ops / "ops.inc").read_text(), re.M))
+    found = {(p.parent.name, p.stem) for p in ops.rglob("*.cpp") if 'Contract("' in p.read_text()}
+    assert found == listed, f"native/ops/ops.inc and its folders differ: {sorted(found ^ listed)}"
+
+
 @pytest.mark.parametrize("name", contracts())
 def test_an_operator_that_the_old_package_lacks_is_listed_as_an_extension(name):
     listed = {part for names in EXTENSIONS for part in names.split(", ")}
