@@ -26,6 +26,8 @@ CASES = {
                            "N, 3", NLL, LABELS, NLL),
     "a sigmoid in parts": ("z = MatMul(x, w) n = Neg(z) e = Exp(n) d = Add(e, one) y = Reciprocal(d)",
                            "N, 3", NLL, np.eye(3), BCE),
+    "a sigmoid of an open width": ("z = MatMul(x, w) s = Sigmoid(z) g = ReduceMax <axes = [0], keepdims = 0> (z) "
+                                   "c = Cast <to = 9> (g) y = Compress <axis = 1> (s, c)", "N, K", BCE, None, None),
     "Relu": ("z = MatMul(x, w) y = Relu(z)", "N, 3", "mse", np.ones((3, 3)) / 2, "mse"),
     "one column": ("y = ReduceMean <axes = [1]> (x)", "N, 1", "mse", NUMBERS, "mse"),
     "bits of one column": ("y = ReduceMean <axes = [1]> (x)", "N, 1", "mse", BITS, "bce"),

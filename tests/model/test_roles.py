@@ -59,6 +59,8 @@ LEARNED = [
     ("an embedding with an empty row", np.concatenate([np.zeros((1, 8)), RNG.normal(size=(9, 8))])),
     ("ones", np.ones(64)),
     ("positive, half of it", np.where(RNG.random((16, 8)) < 0.5, 0, RNG.random((16, 8)))),
+    ("a scale that has hardly left one", 1 + 1e-4 * RNG.normal(size=8)),
+    ("scales that have hardly left a tenth", 0.1 + 1e-5 * RNG.normal(size=(32, 1, 1))),
     ("Sobel", np.array([[1.0, 0, -1], [2, 0, -2], [1, 0, -1]])),
 ]
 
@@ -77,6 +79,15 @@ def test_weights_are(title, array):
 def test_rounded_weights_of_a_layer_are_no_grid():
     rounded = np.round(RNG.normal(size=(32, 32)) * 8) / 8
     assert patterns.describe(rounded, pointwise=False) is None
+
+
+def test_a_layers_own_scale_may_look_like_a_table():
+    """A bias in order of its index, as sorted channels have it: BatchNormalization reads no tables."""
+    nodes = [models.node("BatchNormalization", "x scale bias mean var", "y")]
+    ramp = np.linspace(0.5, 1.5, 8, dtype=np.float32)
+    values = {"scale": ramp, "bias": ramp - 1, "mean": ramp, "var": ramp}
+    found = tensors(models.model(nodes, values, x=("N", 8), y=("N", 8)))
+    assert (found["scale"], found["bias"]) == ("weight", "weight")
 
 
 def test_random_tensors_of_many_shapes_are_weights():

@@ -89,13 +89,18 @@ def test_logits_that_happen_to_lie_between_0_and_1_stay_logits():
 SOFTMAXES = {
     "in parts": "e = Exp(z) t = ReduceSum(e, last) y = Div(e, t)",
     "in parts, kept from 0": "e = Exp(z) t = ReduceSum(e, last) c = Clip(t, low) y = Div(e, c)",
+    "as JAX writes it": "m = ReduceMax<axes=[-1]>(z) s = Sub(z, m) e = Exp(s) "
+                        "t = ReduceSum<keepdims=0>(e, last) r = Unsqueeze(t, last) h = Shape(z) "
+                        "b = Expand(r, h) y = Div(e, b)",
+    "to the power of a weight": "s = Softmax(z) a = Pow(s, v) t = ReduceSum(a, last) i = Reciprocal(t) "
+                                "y = Mul(a, i)",
     "of a Gather": "s = Softmax(z) y = Gather<axis=1>(s, order)",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("end", SOFTMAXES.values(), ids=SOFTMAXES.keys())
 def test_probabilities_are_seen_on_the_first_batch(end):
-    proto = model(end, 3, "N, 3", ", int64[3] order = {0, 1, 2}")
+    proto = model(end, 3, "N, 3", ", int64[3] order = {0, 1, 2}, float[3] v = {1, 1, 1}")
     trainer = Trainer(proto, loss="cross_entropy", optimizer="sgd", trainable="w")
     assert trainer.step(X, LABELS)["loss"] == pytest.approx(nll(logits(3)), rel=1e-4)
     assert [n.kind for n in trainer.notes if n.subject == "y"] == ["probabilities"]

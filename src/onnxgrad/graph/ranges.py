@@ -49,6 +49,9 @@ _LIKE_FIRST = frozenset(
         "ReverseSequence",
     ]
 )
+_AROUND_SUMS = frozenset(
+    {"Add", "Clip", "Max", "Expand", "Identity", "Reshape", "Unsqueeze", "Squeeze"}
+)
 _LIKE_ALL = frozenset({"Concat", "Max", "Min", "Mean"})
 _FIXED: dict[str, Range] = {
     **dict.fromkeys(("Sigmoid", "Softmax", "HardSigmoid", "Hardmax"), UNIT),
@@ -168,7 +171,7 @@ class Ranges:
         return ANY
 
     def _is_share(self, node: ir.Node) -> bool:
-        """e / Σe with e ≥ 0, also with a small number added to the sum, or the sum kept from 0."""
+        """e / Σe with e ≥ 0, also with a small number added to the sum, or the sum kept from 0, or moved."""
         part, whole = node.inputs[:2]
         if part is None or self.of(part)[0] < 0:
             return False
@@ -178,7 +181,7 @@ class Ranges:
                 return False
             if maker.op_type == "ReduceSum":
                 return maker.inputs[0] is part
-            if maker.op_type not in ("Add", "Clip", "Max", "Expand", "Identity"):
+            if maker.op_type not in _AROUND_SUMS:
                 return False
             others = [v for v in maker.inputs[1:] if v is not None]
             if maker.op_type == "Add" and any(self.of(v)[0] < 0 for v in others):

@@ -45,3 +45,11 @@ def ending(output: ir.Value, wanted: Sequence[str] = ACTIVATIONS) -> Ending | No
     if node is None or node.domain or node.op_type not in wanted:
         return None
     return Ending(node, tuple(reversed(moves)))
+
+
+def last_operator(value: ir.Value) -> str:
+    """Return the operator that makes a value, seen through operators that only move it; "" for an input."""
+    node = value.producer()
+    while node is not None and node.op_type in (*MOVES, "Cast") and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+    return "" if node is None else node.op_type

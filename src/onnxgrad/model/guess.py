@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.graph.ranges import holds_probabilities
-from onnxgrad.model.ending import MOVES, ending
+from onnxgrad.model.ending import ending, last_operator
 
 # What each loss that is guessed is for.
 TASKS = {
@@ -16,7 +16,17 @@ TASKS = {
     **dict.fromkeys(("bce", "bce_probabilities"), "binary or multi-label classification"),
     "mse": "regression",
 }
-PRODUCTS = ("Gemm", "MatMul", "Add")  # numbers without bounds come out of them
+# Numbers without bounds come out of them.
+PRODUCTS = (
+    "Gemm",
+    "MatMul",
+    "Add",
+    "Conv",
+    "ConvTranspose",
+    "FusedMatMul",
+    "FusedGemm",
+    "FusedConv",
+)
 LOOKED_AT = 1 << 16  # targets
 
 
@@ -86,7 +96,8 @@ def _of_output(output: ir.Value) -> Guess:
         loss = "bce" if end.node.op_type == "Sigmoid" else "cross_entropy"
         return _fitting(output, loss, f"{name} comes out of {end.node.op_type}")
     if holds_probabilities(output):
-        wide = shape is not None and len(shape) > 1 and shape[-1] != 1
+        # the number of classes is written in a model: an open size is none
+        wide = len(shape or ()) > 1 and isinstance(shape[-1], int) and shape[-1] > 1
         alone = f"{name} lies between 0 and 1 whatever the weights are"
         return _guessed("nll_probabilities" if wide else "bce_probabilities", alone)
     if shape is not None and len(shape) == 4:
@@ -96,7 +107,7 @@ def _of_output(output: ir.Value) -> Guess:
         because = f"{name} has three dims"
         return Guess("a sequence, an answer at each step", "cross_entropy", because)
     width = shape[-1] if shape and isinstance(shape[-1], int) else None
-    if width is not None and width > 1 and _last_operator(output) in PRODUCTS:
+    if width is not None and width > 1 and last_operator(output) in PRODUCTS:
         return _guessed("cross_entropy", f"{name} has {width} columns of unbounded numbers")
     if width == 1:
         return _guessed("mse", f"{name} has one column")
@@ -125,14 +136,6 @@ def _guessed(loss: str, because: str) -> Guess:
 
 def _shape(output: ir.Value) -> list | None:
     return None if output.shape is None else list(output.shape)
-
-
-def _last_operator(value: ir.Value) -> str:
-    """The operator that makes a value, seen through operators that only move it."""
-    node = value.producer()
-    while node is not None and node.op_type in (*MOVES, "Cast") and node.inputs[0] is not None:
-        node = node.inputs[0].producer()
-    return "" if node is None else node.op_type
 
 
 def _whole(targets: np.ndarray) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 HUGE = 1e4  # beyond it, below zero: what masks add to scores
-NEAR = 1e-4  # relative to the largest element: tables are computed in float
+NEAR = 1e-4  # relative to how far the elements lie apart: a scale that has hardly left 1 is no progression
+ROUNDING = 5e-7  # relative to the largest element: tables are computed in float
 LEAST = 3  # equations that must hold beside the unknowns: chance does not meet as many
 
 
@@ -28,15 +29,25 @@ def describe(array: np.ndarray, pointwise: bool = True) -> tuple[str, str] | Non
     """
     if array.size == 0:
         return None
-    part = array if array.size <= LARGE else array[tuple(slice(MOST) for _ in array.shape)]
-    corner = np.asarray(part, np.float64)
-    mask = _mask(corner)
+    corner = _corner(array)
+    mask = describe_mask(array)
     if mask:
-        return "mask", mask
+        return mask
     if corner.size < 4 or (corner == corner.flat[0]).all():
         return None
     found = _table(corner) or _window(array) or _filters(corner)
     return found or (_grid(np.asarray(array, np.float64)) if pointwise else None)
+
+
+def describe_mask(array: np.ndarray) -> tuple[str, str] | None:
+    """Return the same for a mask alone: all that numbers tell of what a layer reads as its bias or scale."""
+    reason = _mask(_corner(array)) if array.size else ""
+    return ("mask", reason) if reason else None
+
+
+def _corner(array: np.ndarray) -> np.ndarray:
+    part = array if array.size <= LARGE else array[tuple(slice(MOST) for _ in array.shape)]
+    return np.asarray(part, np.float64)
 
 
 def _mask(array: np.ndarray) -> str:
@@ -78,14 +89,18 @@ def _table(array: np.ndarray) -> tuple[str, str] | None:
 
 def _is_affine(rows: np.ndarray) -> bool:
     steps = np.diff(rows, axis=0)
-    return bool((np.abs(steps - steps[:1]) <= NEAR * np.abs(rows).max(0)).all())
+    return bool((np.abs(steps - steps[:1]) <= _near(rows)).all())
 
 
 def _recurs(rows: np.ndarray) -> bool:
     middle, around = rows[1:-1], rows[2:] + rows[:-2]
     c = (middle * around).sum(0) / np.maximum((middle * middle).sum(0), 1e-300)
-    size = np.abs(rows).max(0)
-    return bool((np.abs(around - c * middle) <= 10 * NEAR * size).all())
+    return bool((np.abs(around - c * middle) <= 10 * _near(rows)).all())
+
+
+def _near(rows: np.ndarray) -> np.ndarray:
+    """How far off a column's elements may be."""
+    return NEAR * np.ptp(rows, axis=0) + ROUNDING * np.abs(rows).max(0)
 
 
 def _window(array: np.ndarray) -> tuple[str, str] | None:
@@ -95,7 +110,7 @@ def _window(array: np.ndarray) -> tuple[str, str] | None:
             continue
         part = array[tuple(slice(None if i == axis else 16) for i in range(array.ndim))]
         rows = np.moveaxis(np.asarray(part, np.float64), axis, 0).reshape(length, -1)
-        near = NEAR * np.maximum(np.abs(rows).max(0), 1e-30)
+        near = np.maximum(_near(rows), 1e-34)
         for part in (rows, rows[1:]):  # symmetric, and as one period
             back = part[::-1]
             even, odd = (np.abs(part - back) <= near).all(0), (np.abs(part + back) <= near).all(0)

@@ -183,6 +183,8 @@ class _Evidence:
             return "normalisation", "it prepares an input before the first layer (mean, deviation)"
         if tensor is None:
             return WEIGHT, ""
+        if any((n.op_type, i) in _OF_LAYERS for n, i in value.uses()):
+            return patterns.describe_mask(tensor.numpy()) or (WEIGHT, "")
         pointwise = all(n.op_type in _POINTWISE for n, _ in value.uses())
         return patterns.describe(tensor.numpy(), pointwise) or (WEIGHT, "")
 
@@ -206,6 +208,18 @@ _SCALES = {
         "QLinearConv": (1, 2, 4, 5, 6, 7), "QLinearMatMul": (1, 2, 4, 5, 6, 7),
         "DynamicQuantizeMatMul": (2, 3), "MatMulIntegerToFloat": (2, 3, 4, 5),
         "MatMulBnb4": (2,), "GatherBlockQuantized": (2, 3),
+    }.items()
+    for i in inputs
+}  # fmt: skip
+# The scales and biases of layers: nobody puts a table there, and in a young network they still look like one.
+_OF_LAYERS = {
+    (op, i)
+    for op, inputs in {
+        "BatchNormalization": (1, 2), "LayerNormalization": (1, 2), "InstanceNormalization": (1, 2),
+        "GroupNormalization": (1, 2), "RMSNormalization": (1,), "SkipLayerNormalization": (2, 3, 4),
+        "SimplifiedLayerNormalization": (1,), "SkipSimplifiedLayerNormalization": (2, 3),
+        "Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "PRelu": (1,),
+        "LSTM": (3,), "GRU": (3,), "RNN": (3,),
     }.items()
     for i in inputs
 }  # fmt: skip

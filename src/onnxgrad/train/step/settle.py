@@ -11,7 +11,8 @@ import onnx_ir as ir
 from onnxgrad.errors import DataError
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.ranges import holds_probabilities
-from onnxgrad.model.ending import ending
+from onnxgrad.model.ending import ending, last_operator
+from onnxgrad.model.guess import PRODUCTS
 from onnxgrad.notes import Note
 from onnxgrad.train.losses import CrossEntropy, Loss, NegativeLogLikelihood
 from onnxgrad.train.step.setup import TrainingPlan
@@ -88,15 +89,20 @@ def _alike(dims: tuple, shape: tuple[int, ...]) -> bool:
 def _see_probabilities(
     loss: CrossEntropy, output: ir.Value, target: np.ndarray, outputs: Outputs
 ) -> tuple[CrossEntropy, Note | None]:
-    """A softmax that no operator shows: the numbers lie between 0 and 1, and add up to 1."""
+    """A softmax that no operator shows: the numbers lie between 0 and 1, and add up to 1.
+
+    What comes straight out of a product is not measured: it has no bounds.
+    """
     if type(loss) is not CrossEntropy or ending(output, loss.activation()) is not None:
         return loss, None
-    if not holds_probabilities(output):
+    if last_operator(output) in PRODUCTS and not holds_probabilities(output):
         return loss, None
     scores = outputs()[output.name]
     axis = loss.class_axis(scores.ndim)
     total = scores.sum(axis=axis)
     if scores.shape[axis] < 2 or total.size < 2 or not np.allclose(total, 1, atol=1e-3):
+        return loss, None
+    if scores.min() < -1e-6:
         return loss, None
     settings = {f.name: getattr(loss, f.name) for f in fields(CrossEntropy)}
     text = (
