@@ -60,6 +60,7 @@ MAY_IMPORT = {
     "inspection": {*BASE, "ort", "autodiff", "model", "inspection"},
     "checking": {*BASE, "ort", "autodiff", "checking"},
     "dropin": {*BASE, "ort", "files", "autodiff", "model", "train", "dropin"},
+    "sklearn": {"errors", "files", "graph", "model", "train"},
     "stepfile": {*BASE, "files", "model", "train", "stepfile"},
     "api": {"dropin"},
     "artifacts": {"dropin"},
