@@ -199,6 +199,18 @@ def arguments_nested(box):
     return command
 
 
+@case("lies outside this folder")
+def run_that_writes_outside(box):
+    """a stranger's run folder that names a file outside as the output"""
+    return run_folder(box, {"model": "m.onnx", "data": "d.npz", "output": "../outside/.bashrc"})
+
+
+@case("is not called .onnx")
+def run_that_writes_a_script(box):
+    """a stranger's run folder that names a hidden file of the current folder as the output"""
+    return run_folder(box, {"model": "m.onnx", "data": "d.npz", "output": ".profile"})
+
+
 @case("step-00000001")
 def damaged_state(box):
     """trainer_state.json with numbers in the place of everything"""

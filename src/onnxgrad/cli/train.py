@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 def started(options: argparse.Namespace) -> int:
     """Gather the settings and train."""
-    from onnxgrad.job.folder import saved_arguments
+    from onnxgrad.job.folder import check_saved_output, saved_arguments
 
     resume = Path(options.resume) if options.resume else None
     saved = saved_arguments(resume) if resume else {}
@@ -70,6 +70,8 @@ def started(options: argparse.Namespace) -> int:
         return OK
     if not model:
         raise ConfigError("no model: name an ONNX file, or a run with --resume")
+    if resume and "output" not in vars(options) and config.output == saved.get("output"):
+        check_saved_output(resume, config)
     return train(model, config, resume, quiet=options.quiet, as_json=options.json)
 
 
@@ -122,14 +124,19 @@ def way_on(job, error: Exception) -> str:
     """What to do when a file could not be written: the training up to the last checkpoint is not lost."""
     if not job.checkpointed or (job.resume and isinstance(error, CheckpointError)):
         return ""
-    elsewhere = " -o OTHER.onnx" if isinstance(error, ExportError) else ""
-    line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}{elsewhere}"
+    from onnxgrad.job.folder import resume_line
+
+    line = resume_line(job.folder, job.config)
+    if isinstance(error, ExportError):
+        line = f"onnxgrad train --resume {shlex.quote(str(job.folder))} -o OTHER.onnx"
     return f". The training so far is saved; continue with: {line}"
 
 
 def interrupted(job, as_json: bool) -> int:
     """Say how to go on."""
-    line = f"onnxgrad train --resume {shlex.quote(str(job.folder))}"
+    from onnxgrad.job.folder import resume_line
+
+    line = resume_line(job.folder, job.config)
     if as_json:
         say_json("interrupted", run=str(job.folder), resume=line)
     else:

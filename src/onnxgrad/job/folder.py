@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from onnxgrad.files.paths import printable
 from onnxgrad.files.text import read_json
 from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.job.config import Config, checked, dump
+from onnxgrad.train.files.adapter import FILES as ADAPTER_FILES
 
 ARGUMENTS = "args.json"
 
@@ -41,6 +43,31 @@ def saved_arguments(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"{folder / ARGUMENTS} is damaged: {error}") from error
 
 
+def check_saved_output(folder: Path, config: Config) -> None:
+    """Refuse an output that only the run folder names, where a folder from a stranger could do harm."""
+    if not _harmless(folder, config):
+        raise ConfigError(
+            f"{folder / ARGUMENTS} names the output {printable(config.output)}, which lies outside this folder or "
+            f"is not called .onnx. If it belongs there, say so: {resume_line(folder, config)}"
+        )
+
+
+def resume_line(folder: Path, config: Config) -> str:
+    """The command that continues a run; it repeats an output that is not taken from the run folder."""
+    line = f"onnxgrad train --resume {shlex.quote(str(folder))}"
+    named = f" -o {shlex.quote(printable(config.output))}"
+    return line if _harmless(folder, config) else line + named
+
+
+def _harmless(folder: Path, config: Config) -> bool:
+    """Whether an output lies in the current folder or the run's, called like a model; an adapter may have any name."""
+    real = Path(os.path.realpath(config.output))
+    homes = [Path(os.path.realpath(home)) for home in (".", folder)]
+    adapter = bool(config.lora or config.lora_from) and not config.merge
+    called = not real.name.startswith(".") and (adapter or real.suffix == ".onnx")
+    return called and any(home in real.parents for home in homes)
+
+
 def write_arguments(folder: Path, model: str, config: Config) -> None:
     """The settings as YAML, to begin another run with, and as JSON, to continue this one."""
     text = f"# onnxgrad train {printable(model)} --config args.yaml\n{dump(config)}"
@@ -62,13 +89,15 @@ def check_output(config: Config, model: str, *, adapter: bool) -> None:
             )
         if path.is_file():
             raise ConfigError(f"-o {output} is a file, and --lora writes a folder")
-        path = path / "adapter_config.json" if path.is_dir() else path
-    if path.exists() and Path(model).exists() and path.samefile(model):
-        raise ConfigError(f"-o {output} is the model itself: name another file")
-    try:
-        check_target(path, config.data, config.val, *data_files(model))
-    except (FileError, IsADirectoryError) as error:
-        raise ConfigError(f"-o {error}") from error
+    written = [path / name for name in ADAPTER_FILES] if adapter else [path]
+    for target in written:
+        if target.exists() and Path(model).exists() and target.samefile(model):
+            raise ConfigError(f"-o {output} is the model itself: name another file")
+        try:
+            check_target(target, config.data, config.val, *data_files(model))
+        except (FileError, IsADirectoryError) as error:
+            raise ConfigError(f"-o {error}") from error
+    path = written[0] if path.is_dir() else path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
