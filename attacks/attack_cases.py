@@ -63,6 +63,7 @@ def readme() -> str:
 
 def every_case() -> list[Case]:
     """All of them; the modules register theirs when they are loaded."""
+    import adapter_files  # noqa: F401
     import data_files  # noqa: F401
     import graphs  # noqa: F401
     import targets  # noqa: F401

@@ -157,9 +157,9 @@ def fuzzers(minutes: float) -> bool:
 
 
 def file_fuzzers(minutes: float) -> bool:
-    """Changed models, datasets and checkpoints, some hundreds to thousands a minute; and every attack."""
+    """Changed models, datasets, checkpoints and adapters, hundreds to thousands a minute; and every attack."""
     run = [sys.executable, ROOT / "fuzz" / "files" / "run.py"]
-    rates = {"models": 500, "data": 3000, "checkpoints": 2000}
+    rates = {"models": 500, "data": 3000, "checkpoints": 2000, "adapters": 1000}
     passed = [
         step(f"{kind} fuzzed", [*run, kind, "--count", int(rate * minutes)])
         for kind, rate in rates.items()

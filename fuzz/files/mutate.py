@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -126,3 +127,35 @@ def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
         elif data:
             del data[at:]
     return bytes(data)
+
+
+VALUES = (None, True, 0, -1, 1.5, 1 << 62, 1 << 200, 1e308, float("nan"), float("inf"), "", "x", "../x", "\x1b[2J",
+          "LORA", "F64", "BF16", "F8_E4M3", "BOOL", [], [0], [-1], [1 << 62], {}, {"": {}}, [[[]]])  # fmt: skip
+
+
+def mutate_json(text: bytes, rng: random.Random) -> bytes:
+    """Change one to four values or keys of a JSON text, wherever in it."""
+    whole = [json.loads(text)]
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        holder, key = rng.choice(list(_json_places(whole)))
+        choice = rng.randrange(6)
+        if choice == 0 and holder is not whole:
+            del holder[key]
+        elif choice == 1 and isinstance(holder, dict):
+            holder[rng.choice(("", "x", key + ".", "a" * 300))] = holder.pop(key)
+        elif choice == 2:
+            other, at = rng.choice(list(_json_places(whole)))
+            holder[key] = json.loads(json.dumps(other[at]))
+        elif type(holder[key]) in (int, float) and rng.random() < 0.5:
+            holder[key] += rng.choice((1, -1, 8, 1 << 40))
+        else:
+            holder[key] = rng.choice(VALUES)
+    return json.dumps(whole[0]).encode()
+
+
+def _json_places(value: Any) -> Iterator[tuple[Any, Any]]:
+    keys = value if isinstance(value, dict) else range(len(value))
+    for key in list(keys):
+        yield value, key
+        if isinstance(value[key], (dict, list)):
+            yield from _json_places(value[key])

@@ -1,8 +1,9 @@
-"""Mutated models, data files and checkpoints through onnxgrad, without atheris.
+"""Mutated models, data files, checkpoints and adapters through onnxgrad, without atheris.
 
     python fuzz/files/run.py models --count 20000 --seed 1
     python fuzz/files/run.py data --count 10000 --seed 1
     python fuzz/files/run.py checkpoints --count 5000 --seed 1
+    python fuzz/files/run.py adapters --count 5000 --seed 1
 
 Input n of a seed is always the same. They run in forked children; one that ends by a signal, takes more than 10 s of
 the processor, or raises what is none of our errors is a finding. Exit code 1 when there is one.
@@ -23,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import adapters
 import mutate
 import seeds
 import targets
@@ -46,9 +48,15 @@ def make(kind: str, seed: int, number: int):
     if kind == "data":
         ending, content = rng.choice(STARTS["data"])
         return targets.dataset, (mutate.mutate_bytes(content, rng), ending)
+    if kind == "adapters":
+        form, files = rng.choice(STARTS["adapters"])
+        return adapters.taken, (form, adapters.changed(files, rng))
     files = dict(STARTS["checkpoints"])
     name = rng.choice(list(files))
-    files[name] = mutate.mutate_bytes(files[name], rng)
+    change = mutate.mutate_bytes
+    if name.endswith(".json") and rng.random() < 0.7:
+        change = mutate.mutate_json
+    files[name] = change(files[name], rng)
     if rng.random() < 0.5:
         files = targets.rehashed(files)
     return targets.checkpoint, (files,)
@@ -63,6 +71,8 @@ def prepare(kind: str) -> None:
     elif kind == "data":
         found = list(seeds.datasets(Path()).items())
         STARTS[kind] = [*found, ("png", seeds.picture())]
+    elif kind == "adapters":
+        STARTS[kind] = adapters.starts()
     else:
         STARTS[kind] = targets.checkpoint_files()
 
@@ -124,7 +134,7 @@ def run(kind: str, seed: int, begin: int, count: int) -> tuple[Counter, list[tup
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("kind", choices=["models", "data", "checkpoints"])
+    parser.add_argument("kind", choices=["models", "data", "checkpoints", "adapters"])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--begin", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
@@ -148,7 +158,8 @@ def keep(options: argparse.Namespace, number: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     _, arguments = make(options.kind, options.seed, number)
     name = f"{options.kind}-{options.seed}-{number}"
-    files = arguments[0] if isinstance(arguments[0], dict) else {"": arguments[0]}
+    given = next((a for a in arguments if isinstance(a, (bytes, dict))), b"")
+    files = given if isinstance(given, dict) else {"": given}
     for part, content in files.items():
         (folder / f"{name}{part}").write_bytes(content)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 from dropin.goldens import flat
@@ -45,6 +47,22 @@ def test_large_ones_have_a_data_file(tmp_path, monkeypatch):
         checkpoint.read(tmp_path / "c")
     (tmp_path / "c.data").unlink()
     with pytest.raises(DropInError, match=r"c.data cannot be read.*must lie beside it"):
+        checkpoint.read(tmp_path / "c")
+
+
+def test_tensors_that_share_the_bytes_of_the_data_file_are_refused(tmp_path, monkeypatch):
+    """A small file could otherwise ask for any amount of memory."""
+    monkeypatch.setattr(checkpoint, "EXTERNAL_ABOVE", 16)
+    size = 12_360  # bytes of each
+    arrays = {name: np.ones(size // 8) for name in "abc"}
+    checkpoint.write(Checkpoint(arrays, {}), tmp_path / "c")
+    file = (tmp_path / "c").read_bytes()
+    for offset in (size, 2 * size):
+        assert file.count(struct.pack("<q", offset)) == 1
+        file = file.replace(struct.pack("<q", offset), bytes(8))
+    (tmp_path / "c").write_bytes(file)
+    (tmp_path / "c.data").write_bytes(bytes(size))
+    with pytest.raises(DropInError, match="share bytes with each other"):
         checkpoint.read(tmp_path / "c")
 
 

@@ -1,10 +1,13 @@
 """Reading and writing flatbuffers tables by field number, without generated code.
 
 A table is a set of numbered fields; a schema only gives the numbers names. Fields that are absent have their default.
+Tables of one file may refer to the same bytes. A reader that copies what it finds could then be made to copy a few
+bytes many times: it hands out no more bytes than the file has.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,12 +20,18 @@ from flatbuffers.table import Table
 class Reader:
     """One table of a buffer."""
 
-    def __init__(self, buffer: bytes, position: int):
-        self._table = Table(buffer, position)
+    def __init__(self, buffer: bytes, position: int, given: Counter[str]):
+        self._table, self._given = Table(buffer, position), given
 
     @classmethod
     def root(cls, buffer: bytes) -> Reader:
-        return cls(buffer, encode.Get(packer.uoffset, buffer, 0))
+        return cls(buffer, encode.Get(packer.uoffset, buffer, 0), Counter())
+
+    def _give(self, size: int) -> None:
+        """Count bytes that are handed out. Raises ValueError where there are more than the file has."""
+        self._given["bytes"] += size
+        if self._given["bytes"] > len(self._table.Bytes):
+            raise ValueError("its tables share bytes with each other")
 
     def _place(self, field: int) -> int:
         """Return where a field lies; 0 where it is absent."""
@@ -39,7 +48,10 @@ class Reader:
 
     def table(self, field: int) -> Reader | None:
         place = self._place(field)
-        return Reader(self._table.Bytes, self._table.Indirect(place)) if place else None
+        return self._other(self._table.Indirect(place)) if place else None
+
+    def _other(self, position: int) -> Reader:
+        return Reader(self._table.Bytes, position, self._given)
 
     def tables(self, field: int) -> list[Reader]:
         """Return the tables of a vector."""
@@ -47,14 +59,18 @@ class Reader:
         if not place:
             return []
         offset = place - table.Pos
-        start = table.Vector(offset)
-        positions = (table.Indirect(start + 4 * i) for i in range(table.VectorLen(offset)))
-        return [Reader(table.Bytes, position) for position in positions]
+        start, count = table.Vector(offset), table.VectorLen(offset)
+        self._give(4 * count)
+        return [self._other(table.Indirect(start + 4 * i)) for i in range(count)]
 
     def array(self, field: int, flags: Any) -> np.ndarray | None:
         """Return a vector of numbers, a view of the buffer."""
         place = self._place(field)
-        return self._table.GetVectorAsNumpy(flags, place - self._table.Pos) if place else None
+        if not place:
+            return None
+        found = self._table.GetVectorAsNumpy(flags, place - self._table.Pos)
+        self._give(found.nbytes)
+        return found
 
 
 class Writer:

@@ -81,6 +81,7 @@ class _Reading:
     def __init__(self, path: Path, buffer: bytes):
         self.path, self.root = path, Reader.root(buffer)
         self.data: np.ndarray | None = None  # the bytes of the data file, mapped
+        self.taken = 0  # bytes of it
 
     def checkpoint(self) -> Checkpoint:
         version = self.root.number(0, INT32)
@@ -109,7 +110,7 @@ class _Reading:
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         offset = table.number(6, INT64, -1)
         outside = offset >= 0 and self.data is not None
-        raw = self.data[offset : offset + size] if outside else table.array(4, BYTE)
+        raw = self._outside(offset, size) if outside else table.array(4, BYTE)
         found = 0 if raw is None else raw.size
         if found != size:
             raise DropInError(
@@ -118,6 +119,14 @@ class _Reading:
             )
         flat = np.zeros(0, np.uint8) if raw is None else raw
         return np.frombuffer(flat.tobytes(), dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+
+    def _outside(self, offset: int, size: int) -> np.ndarray:
+        """Bytes of the data file; all tensors together take no more than it has."""
+        found = self.data[offset : offset + size]
+        self.taken += found.size
+        if self.taken > self.data.size:
+            raise ValueError("its tensors share bytes with each other")
+        return found
 
     def _optimizer(self) -> OptimizerGroup | None:
         groups = self.root.tables(2)

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
-from onnxgrad.errors import AdapterError
-from onnxgrad.files.paths import read_bytes
+from onnxgrad.errors import AdapterError, DataError
+from onnxgrad.files.arrays import read_safetensors
 from onnxgrad.files.text import read_json
 from onnxgrad.files.write import write_bytes
 from onnxgrad.model.lora.layers import Layer
@@ -102,17 +101,15 @@ def read(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.n
     folder = Path(folder)
     try:
         config = read_json(folder / CONFIG)
-        raw = read_bytes(folder / TENSORS)
+        tensors = read_safetensors(folder / TENSORS)
     except FileNotFoundError as error:
         name = CONFIG if not (folder / CONFIG).exists() else TENSORS
         raise AdapterError(f"the adapter {folder} lacks {name}: is it a peft folder?") from error
+    except DataError as error:
+        raise AdapterError(f"the adapter {folder} is damaged or cut off: {error}") from error
     except (OSError, ValueError) as error:
         raise AdapterError(f"the adapter {folder} cannot be read: {error}") from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
         raise AdapterError(f"the adapter {folder} is of type {kind!r}, expected 'LORA'")
-    try:
-        tensors = load(raw)
-    except (SafetensorError, ValueError) as error:
-        raise AdapterError(f"the adapter {folder} is damaged or cut off: {error}") from error
     return config, {n.removeprefix(PREFIX): a for n, a in tensors.items()}

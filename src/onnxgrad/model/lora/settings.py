@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -99,9 +100,9 @@ FIELDS = tuple(f.name for f in dataclasses.fields(Lora))
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a value is a finite number."""
+    """Say whether a value is a finite number that a float holds."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return plain and math.isfinite(value)
+    return plain and -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _read(key: str, value: str) -> Any:

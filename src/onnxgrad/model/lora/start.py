@@ -13,7 +13,7 @@ import numpy as np
 from onnxgrad.errors import AdapterError
 from onnxgrad.model.lora import matrices, ort_file, peft
 from onnxgrad.model.lora.layers import Layer
-from onnxgrad.model.lora.settings import Lora
+from onnxgrad.model.lora.settings import Lora, is_number
 from onnxgrad.model.lora.shapes import shape_of
 
 _ENDINGS = {
@@ -113,7 +113,7 @@ def _settings(
     dora = bool(config.get("use_dora")) or any({"m", "g"} & set(parts[x.name]) for x in found)
     variant = "dora" if dora else "rslora" if config.get("use_rslora") else "lora"
     alpha = config.get("lora_alpha", r)
-    if dora and config.get("use_rslora"):
+    if dora and config.get("use_rslora") and is_number(alpha):
         alpha *= math.sqrt(r)  # both at once: the same scale, said in the words of one
     try:
         targets = tuple(x.name for x in found)

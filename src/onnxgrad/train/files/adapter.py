@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FILE = f"adapter{ort_file.SUFFIX}"
 MODEL = "model.onnx"
+FILES = (MODEL, peft.TENSORS, peft.CONFIG, FILE)
 
 
 def adapter_of(setup: TrainingPlan) -> Adapter:
