@@ -7,6 +7,7 @@ import struct
 
 import flatbuffers
 import numpy as np
+import onnx
 from attack_cases import case
 
 from build import dataset, net, train, write
@@ -135,3 +136,14 @@ def parameters_with_escapes(box):
     """a tensor to merge whose name would clear the screen"""
     (box / "p.safetensors").write_bytes(safetensors({"\x1b[2Jevil": ("F32", [3, 2], 24)}))
     return ["merge", write(box, net()), "p.safetensors", "-o", "out.onnx"]
+
+
+@case("says K = 4611686018427387904")
+def packed_weight_that_lies(box):
+    """a weight of 4 bits whose node says 2^62 rows and columns, and an adapter for it"""
+    model = net("y = com.microsoft.MatMulNBits<K = 4611686018427387904, N = 4611686018427387904, bits = 4, "
+                "block_size = 16>(x, q, s)")  # fmt: skip
+    model.opset_import.add(domain="com.microsoft", version=1)
+    for name, array in (("q", np.zeros((2, 1, 8), np.uint8)), ("s", np.ones(2, np.float32))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return [*train(box, write(box, model), output="tuned"), "--lora", "r=1"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
+import shutil
 import struct
 import zipfile
 import zlib
@@ -209,6 +211,50 @@ def run_that_writes_outside(box):
 def run_that_writes_a_script(box):
     """a stranger's run folder that names a hidden file of the current folder as the output"""
     return run_folder(box, {"model": "m.onnx", "data": "d.npz", "output": ".profile"})
+
+
+@case("link that leads out")
+def run_with_checkpoints_elsewhere(box):
+    """a stranger's run folder whose folder of checkpoints is a link to one outside"""
+    command = run_folder(box)
+    shutil.rmtree(box / "run" / "checkpoints")
+    (box / "run" / "checkpoints").symlink_to(box.parent / "outside")
+    return command
+
+
+@case("scores.json is damaged")
+def scores_of_another_kind(box):
+    """scores.json of a trial is a list"""
+    settings = {"model": "m.onnx", "data": "d.npz", "output": "out.onnx", "loss": "mse"}
+    command = run_folder(box, {**settings, "folds": 2})
+    for number in (1, 2):
+        (box / "run" / f"fold-{number}").mkdir()
+        (box / "run" / f"fold-{number}" / "scores.json").write_text("[1, 2]")
+    return command
+
+
+@case("nested deeper than can be followed")
+def settings_nested(box):
+    """--config of 20,000 brackets"""
+    (box / "c.yaml").write_text("a: " + "[" * 20_000)
+    return [*trained_on(box, dataset(box)), "--config", "c.yaml"]
+
+
+@case("c.yaml")
+def settings_bomb(box):
+    """--config whose aliases stand for 9^9 words"""
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    for before, name in itertools.pairwise("abcdefghi"):
+        lines.append(f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]")
+    (box / "c.yaml").write_text("\n".join(lines))
+    return [*trained_on(box, dataset(box)), "--config", "c.yaml"]
+
+
+@case("c.yaml is no YAML")
+def settings_with_code(box):
+    """--config that asks for a call of os.system"""
+    (box / "c.yaml").write_text('lr: !!python/object/apply:os.system ["touch ../outside/evil"]')
+    return [*trained_on(box, dataset(box)), "--config", "c.yaml"]
 
 
 @case("step-00000001")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+import numpy as np
 from attack_cases import case
 
 from build import NUMBERS, dataset, external, net, train, write
@@ -71,3 +72,11 @@ def gradient_onto_the_model(box):
     """grad -o is the model"""
     name = write(box, net())
     return ["grad", name, "-o", name]
+
+
+@case("is read by this run")
+def numbers_onto_the_model(box):
+    """convert-checkpoint -o is the model whose numbers are replaced"""
+    np.savez(box / "p.npz", w=NUMBERS)
+    name = write(box, net())
+    return ["convert-checkpoint", "p.npz", "--model", name, "-o", name]

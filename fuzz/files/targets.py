@@ -8,6 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
+import differential
 import numpy as np
 import onnx
 import seeds
@@ -55,10 +56,16 @@ def model(data: bytes) -> str:
     target = guarded("predict", lambda: trainer.predict(inputs))
     if isinstance(target, Exception):
         return "does not run"
+    try:
+        both = differential.compare(data, inputs)
+    except differential.Differs as error:
+        raise Foreign(str(error)) from error
     if isinstance(target, dict):
         target = next(iter(target.values()))
     done = guarded("step", lambda: trainer.step(inputs, np.zeros_like(target)))
-    return "step refused" if isinstance(done, Exception) else "trained"
+    if isinstance(done, Exception):
+        return "step refused"
+    return "trained, both ways equal" if both == "equal" else "trained"
 
 
 def invented(data: bytes, names: tuple[str, ...]) -> dict[str, np.ndarray] | None:

@@ -210,6 +210,8 @@ def test_ctrl_c_saves_a_checkpoint_and_the_resumed_run_ends_in_the_same_bits(fol
         (["--val", "nan"], "--val is nan, expected a share from 0 to 1, or a file"),
         (["--val", "0.999"], "leaves nothing of 120 rows to train on"),
         (["--lr", "nan"], "--lr is nan, expected a number above 0"),
+        (["--seed", str(1 << 63)], "--seed is 9.22337e+18, expected at least 0 and at most"),
+        (["--seed", "-1"], "--seed is -1, expected at least 0"),
         (["--batch-size", "0"], "--batch-size is 0, expected at least 1"),
         (["--dropout", "1"], "--dropout is 1, expected at most 0.999"),
         (["--metrics", "acc"], "metric is 'acc', expected one of"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from onnxgrad.cli.exit_codes import OK
+from onnxgrad.files.write import check_target
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -30,6 +31,8 @@ def run(options: argparse.Namespace) -> int:
     from onnxgrad.dropin.old import checkpoint
     from onnxgrad.dropin.old.convert import like, read_tensors, write_tensors
 
+    read = [path for path in (options.model, options.like) if path]
+    check_target(options.output, options.checkpoint, *read)
     found = read_tensors(options.checkpoint)
     if options.like:
         found = like(found, checkpoint.read(options.like))

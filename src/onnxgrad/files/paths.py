@@ -11,11 +11,12 @@ from typing import Any, BinaryIO
 from onnxgrad.errors import FileError, MissingFileError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_HALVES = re.compile(r"[\ud800-\udfff]")  # of what is no character, such as a byte that is no UTF-8
 
 
 def printable(name: object) -> str:
-    """A name from a file without what would move the cursor, ring a bell or reverse the line."""
-    return _CONTROL.sub("�", str(name))
+    """A name from a file without what would move the cursor, ring a bell, reverse the line, or is no text."""
+    return _HALVES.sub("�", _CONTROL.sub("�", str(name)))
 
 
 def regular_file(path: str | os.PathLike[str], expected: str = "a file") -> os.stat_result:

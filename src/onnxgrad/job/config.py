@@ -145,7 +145,7 @@ class Config:
         "", "other precisions by node: 'head*=float,conv1=w4a8,block*/fc=w4b32a8'"
     )
     quantize_scales: str = setting("", "learned, observed or fixed (default learned)")
-    seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, math.inf))
+    seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, 2**63 - 1))
     threads: int = setting(0, "threads; 0: all cores", int, limits=(0, 4096))
     max_time: float = setting(
         0.0, "stop after so many seconds; 0: never", float, limits=(0, LARGEST)
@@ -218,6 +218,8 @@ def read(path: str) -> dict[str, Any]:
         raise ConfigError(str(error)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise ConfigError(f"{path} is nested deeper than can be followed") from None
     if not isinstance(data, dict):
         raise ConfigError(
             f"{path} holds a {type(data).__name__}, expected settings such as 'epochs: 5'"

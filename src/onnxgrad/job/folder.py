@@ -14,7 +14,7 @@ from typing import Any
 from onnxgrad.errors import ConfigError, FileError
 from onnxgrad.files.lock import Lock
 from onnxgrad.files.models import data_files
-from onnxgrad.files.paths import printable
+from onnxgrad.files.paths import inside, printable
 from onnxgrad.files.text import read_json
 from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.job.config import Config, checked, dump
@@ -71,7 +71,7 @@ def _harmless(folder: Path, config: Config) -> bool:
 def write_arguments(folder: Path, model: str, config: Config) -> None:
     """The settings as YAML, to begin another run with, and as JSON, to continue this one."""
     text = f"# onnxgrad train {printable(model)} --config args.yaml\n{dump(config)}"
-    write_bytes(folder / "args.yaml", text.encode())
+    write_bytes(folder / "args.yaml", text.encode(errors="replace"))
     arguments = {"model": str(model), **dataclasses.asdict(config)}
     write_bytes(folder / ARGUMENTS, (json.dumps(arguments, indent=1) + "\n").encode())
 
@@ -82,6 +82,10 @@ def check_output(config: Config, model: str, *, adapter: bool) -> None:
     `adapter`: the output is a folder with an adapter in it.
     """
     output, path = config.output, Path(config.output)
+    if not output.isascii() and printable(output) != output:
+        raise ConfigError(
+            f"-o {printable(output)} has bytes that are no text: onnxruntime opens no such file"
+        )
     if adapter:
         if path.suffix == ".onnx":
             raise ConfigError(
@@ -137,8 +141,19 @@ def new_folder(config: Config, model: str) -> tuple[Path, Lock]:
     raise AssertionError("unreachable")
 
 
+def inside_of(folder: Path, path: Path) -> None:
+    """Refuse a folder that is a link out of the run folder: what is written or removed there is not the run's."""
+    try:
+        inside(os.path.relpath(path, folder), folder)
+    except FileError as error:
+        raise ConfigError(f"{folder}: {error}; a run keeps to its own folder") from error
+
+
 def take(folder: Path) -> Lock:
-    """Keep other runs out of a folder for as long as this process lives."""
+    """Keep other runs out of a folder for as long as this process lives. Raises ConfigError where it cannot be used."""
+    for place, folders, _ in os.walk(folder):
+        for name in folders:
+            inside_of(folder, Path(place, name))
     try:
         return Lock(folder)
     except BlockingIOError:

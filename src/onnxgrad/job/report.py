@@ -35,7 +35,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.dim{color:#59636e}
 
 
 def write_report(result: Result, path: Path) -> None:
-    write_bytes(path, page(result).encode())
+    write_bytes(path, page(result).encode(errors="replace"))  # a file name may be no text
 
 
 def page(result: Result) -> str:

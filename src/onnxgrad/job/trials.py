@@ -66,6 +66,14 @@ def wanted(config: Config) -> bool:
     return config.folds > 0 or config.repeat > 1
 
 
+def read_scores(file: Path) -> dict[str, float]:
+    """The scores of a trial that has ended. Raises ConfigError where the file is damaged."""
+    try:
+        return {str(name): float(score) for name, score in read_json(file).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{file} is damaged: {error}; remove it to train again") from error
+
+
 class Trials:
     """Folds and seeds, each in a folder of its own; then one training that writes the model.
 
@@ -129,7 +137,7 @@ class Trials:
             if not file.exists():
                 result = self._job(trial.name, trial.seed, trial.rows).start()
                 write_bytes(file, (json.dumps(result.after) + "\n").encode())
-            yield trial, {k: float(v) for k, v in read_json(file).items()}
+            yield trial, read_scores(file)
 
     def last(self, found: list[dict[str, float]], *callbacks: Callback) -> Result:
         """Train the model that is written; the report shows the spread of all trials."""

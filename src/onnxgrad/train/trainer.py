@@ -117,6 +117,8 @@ class Trainer(Saving):
         self._recipe = recipe(given)
         if threads is not None and not 1 <= threads <= 1024:
             raise ValueError(f"threads is {threads!r}, expected an integer from 1 to 1024, or None")
+        if not 0 <= int(seed) < 2**63:
+            raise ValueError(f"seed is {seed!r}, expected a whole number from 0 to 2^63 - 1")
         self.seed, self.threads = int(seed), threads
         self.optimizer = optimizers.resolve(optimizer, lr)
         self.schedule = schedules.resolve(schedule, warmup)

@@ -7,12 +7,14 @@ convolution, rows of a table. A weight that several nodes read is one layer with
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from onnxgrad.errors import AdapterError
 from onnxgrad.graph.dynamic import MICROSOFT, dynamic_ends
 
 _PASSING = ("Cast", "Identity")  # between a weight and its product
@@ -180,8 +182,14 @@ def _packed(node: ir.Node) -> Iterator[Layer]:
 def _blocks(form: Callable[[ir.Node], str]) -> Callable[[ir.Node], Iterator[Layer]]:
     def found(node: ir.Node) -> Iterator[Layer]:
         value = node.inputs[1]
-        if ir.convenience.get_const_tensor(value) is not None:
-            sizes = (int(node.attributes[n].value) for n in ("K", "N"))
+        tensor = ir.convenience.get_const_tensor(value)
+        if tensor is not None:
+            sizes = [int(node.attributes[n].value) for n in ("K", "N")]
+            if min(sizes) < 1 or math.prod(sizes) > 8 * tensor.nbytes:  # of at least one bit each
+                raise AdapterError(
+                    f"lora: {node.op_type} {node.name!r} says K = {sizes[0]} and N = {sizes[1]}, and its weight "
+                    f"has {tensor.nbytes:,} bytes"
+                )
             weight = Weight(value, True, 1.0, form(node))
             yield Layer("linear", *sizes, weight, [Place(node, node.inputs[0], node.outputs[0])])
 
