@@ -76,7 +76,7 @@ __all__ = [
 _MODULES = {
     **{
         n: f"onnxgrad.train.{n}"
-        for n in ("callbacks", "losses", "metrics", "optimizers", "schedules")
+        for n in ("callbacks", "losses", "metrics", "optimizers", "schedules", "trackers")
     },
     **{n: f"onnxgrad.{n}" for n in ("kernels", "api", "artifacts", "onnxblock", "train")},
 }

@@ -27,9 +27,11 @@ from onnxgrad.cli import (
     step,
     train,
 )
+from onnxgrad.cli.arguments import CommandParser
 from onnxgrad.cli.exit_codes import DIVERGED, INTERNAL, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
 from onnxgrad.cli.texts import discard, plain
-from onnxgrad.errors import DivergedError, GradientError, InternalError, OnnxGradError
+from onnxgrad.cli.wishes import answer
+from onnxgrad.errors import ConfigError, DivergedError, GradientError, InternalError, OnnxGradError
 from onnxgrad.files.boundary import translated
 from onnxgrad.files.limits import override, parse
 
@@ -38,15 +40,18 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """The parser with every subcommand."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="onnxgrad", description="Train ONNX models on the ONNX Runtime you already have."
     )
     parser.add_argument(
         "--version", action=_Version, help="print the versions that matter in a bug report"
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
+    )
+    parser.commands = commands.choices
     for module in COMMANDS:
         command = module.add_parser(commands)
         command.set_defaults(run=module.run)
@@ -95,7 +100,12 @@ def _unforeseen(error: Exception) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        options = build_parser().parse_args(arguments)
+        parser = build_parser()
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        wish = answer(given, parser.commands)
+        if wish:
+            raise ConfigError(wish)
+        options = parser.parse_args(given)
         raised = parse(options.limit)
         with override(**raised) if raised else nullcontext():
             return options.run(options)

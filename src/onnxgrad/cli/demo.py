@@ -12,7 +12,7 @@ from onnxgrad.cli.exit_codes import OK
 from onnxgrad.cli.texts import Console
 from onnxgrad.cli.train import train
 from onnxgrad.demo import digits
-from onnxgrad.job.config import Config
+from onnxgrad.job.config import Config, command
 
 SETTINGS = {
     "cnn": dict(epochs=12, lr=3e-3, batch_size=32),
@@ -44,13 +44,11 @@ def run(options: argparse.Namespace) -> int:
     models.write(options.model, model)
     split = digits.write(folder)
     console.print(f"[bold]onnxgrad demo[/bold]: a {options.model} on the UCI handwritten digits\n")
-    console.print(
-        f"$ onnxgrad train {model} --data {split.train} \\\n    --val {split.validation} -o {tuned}\n"
-    )
     settings = Config(
         data=str(split.train), val=str(split.validation), output=str(tuned), run_dir=str(folder / "run"),
         schedule="cosine", **SETTINGS[options.model],
     )  # fmt: skip
+    console.print(f"$ {command(str(model), settings)}\n", markup=False, soft_wrap=True)
     code = train(str(model), settings)
     if code != OK:
         return code

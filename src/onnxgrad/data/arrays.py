@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from onnxgrad.data.digest import digest
+from onnxgrad.data.foreign import TARGET_NAMES, ColumnTable, array_of, columns_of
 from onnxgrad.errors import DataError
 
 
@@ -110,6 +111,37 @@ class StreamData:
                 yield Batch(self.names.to_dict(batch), number)
 
 
+class TableData:
+    """The rows of a dataset, read as they are needed; the order depends on seed and epoch."""
+
+    def __init__(
+        self, source: ColumnTable, names: Names, batch_size: int, shuffle: bool, seed: int
+    ):
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, expected at least 1")
+        self.columns = columns_of(source.column_names, names.inputs, names.targets)
+        self.source = source.with_format(
+            "numpy", columns=list(dict.fromkeys(self.columns.values()))
+        )
+        self.rows, self.batch_size, self.shuffle, self.seed = len(source), batch_size, shuffle, seed
+        if self.rows == 0:
+            raise DataError("the dataset has no rows")
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.batch_size)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch from number `start` on."""
+        order = np.arange(self.rows)
+        if self.shuffle:
+            order = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
+        for number in range(start, len(self)):
+            rows = order[number * self.batch_size : (number + 1) * self.batch_size]
+            got = self.source[rows.tolist()]
+            arrays = {name: np.asarray(got[column]) for name, column in self.columns.items()}
+            yield Batch(arrays, number, rows)
+
+
 @dataclass(frozen=True)
 class Names:
     """The names by which a batch gives the model's inputs and the loss's targets."""
@@ -120,12 +152,25 @@ class Names:
     def to_dict(self, batch: Any) -> dict[str, Any]:
         """Return a batch, a dict or a pair (x, y), as one dict."""
         if isinstance(batch, Mapping):
-            return dict(batch)
-        if isinstance(batch, (tuple, list)) and len(batch) == 2:
-            return self.join(*batch)
+            return self._of_mapping(batch)
+        if isinstance(batch, (tuple, list)):
+            if len(batch) == 2:
+                return self.join(*batch)
+            if len(batch) == len(self.inputs) + len(self.targets):
+                every = zip((*self.inputs, *self.targets), batch, strict=True)
+                return {name: array_of(value) for name, value in every}
         raise DataError(
             f"a batch is a {type(batch).__name__}, expected a dict by name or a pair (x, y)"
         )
+
+    def _of_mapping(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """A batch by name; the one target may be called as in other libraries, such as labels."""
+        arrays = {name: array_of(value) for name, value in batch.items()}
+        if len(self.targets) == 1 and self.targets[0] not in arrays:
+            usual = [n for n in TARGET_NAMES if n in arrays and n not in self.inputs]
+            if len(usual) == 1:
+                arrays[self.targets[0]] = arrays.pop(usual[0])
+        return arrays
 
     def join(self, x: Any, y: Any = None) -> dict[str, Any]:
         """Return x and y, each an array or a dict by name, as one dict."""
@@ -136,11 +181,11 @@ class Names:
 
     def _named(self, value: Any, names: tuple[str, ...], what: str, kind: str) -> dict[str, Any]:
         if isinstance(value, Mapping):
-            return dict(value)
+            return {name: array_of(v) for name, v in value.items()}
         if isinstance(value, (tuple, list)) and len(names) > 1 and len(value) == len(names):
-            return dict(zip(names, value, strict=True))
+            return {name: array_of(v) for name, v in zip(names, value, strict=True)}
         if len(names) == 1:
-            return {names[0]: value}
+            return {names[0]: array_of(value)}
         listed = ", ".join(map(repr, names)) or "none"
         raise DataError(f"{what} is one array, and the {kind}s are {listed}: give a dict by name")
 
@@ -156,6 +201,8 @@ def make_data(x: Any, y: Any, names: Names, batch_size: int, shuffle: bool, seed
     """Return the data that the arguments of `fit` mean."""
     if isinstance(x, Data) and callable(x.epoch):
         return x
+    if y is None and isinstance(x, ColumnTable):
+        return TableData(x, names, batch_size, shuffle, seed)
     if y is None and not isinstance(x, (np.ndarray, Mapping)) and (
         callable(x) or isinstance(x, Iterable)
     ):  # fmt: skip

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import difflib
 import math
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -150,6 +151,9 @@ class Config:
     max_time: float = setting(
         0.0, "stop after so many seconds; 0: never", float, limits=(0, LARGEST)
     )
+    report_to: str = setting(
+        "", "trackers, with commas: mlflow, wandb, trackio, tensorboard (default: none)"
+    )
     run_dir: str = setting("", "folder of the run (default: runs/<model>-<number>)")
 
     def check(self) -> None:
@@ -195,6 +199,19 @@ def add_flags(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) ->
                 help=text,
                 metavar=field.metadata.get("shown", {int: "N", float: "X", str: "TEXT"}[kind]),
             )
+
+
+def command(model: str, config: Config) -> str:
+    """The line that a person would type for these settings: what is as by default is left out."""
+    parts = ["onnxgrad", "train", str(model)]
+    for name, field in FIELDS.items():
+        value = getattr(config, name)
+        if value == field.default:
+            continue
+        parts.append(field.metadata.get("short", "--" + name.replace("_", "-")))
+        if field.metadata["kind"] is not bool:
+            parts.append(f"{value:g}" if isinstance(value, float) else str(value))
+    return shlex.join(parts)
 
 
 def gather(options: argparse.Namespace, saved: dict[str, Any] | None = None) -> Config:

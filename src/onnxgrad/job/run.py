@@ -32,7 +32,7 @@ from onnxgrad.model.lora import Lora
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.notes import Note
-from onnxgrad.train import schedules
+from onnxgrad.train import schedules, trackers
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.trainer import Trainer
@@ -90,6 +90,7 @@ class TrainingJob:
         self.comparison: Comparison | None = None
         if config.quantize:
             self._quantise(prepared)
+        trackers.check(split_names(config.report_to))
         if resume is None and leaves_folder:  # last: a run that is refused leaves no folder
             self.folder, self._lock = new_folder(config, model)
 
@@ -268,6 +269,9 @@ class TrainingJob:
             made.append(EarlyStopping(monitor or "loss", patience=self.config.patience))
         folder = self.folder / "checkpoints"
         made.append(Checkpoint(folder, monitor=monitor, least_seconds=SAVE_SECONDS))
+        settings = {"model": str(self.model), **dataclasses.asdict(self.config)}
+        names = split_names(self.config.report_to)
+        made += trackers.named(names, self.folder / "tensorboard", self.folder.name, settings)
         return made
 
 
