@@ -17,7 +17,8 @@ from safetensors.numpy import load, save_file
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.files import limits
 from onnxgrad.files.paths import open_file, printable, read_bytes
-from onnxgrad.files.write import create, flush
+from onnxgrad.files.system import flush
+from onnxgrad.files.write import create
 
 UNPACKED_FREELY = 256 << 20  # bytes: below this nobody minds how well a file was packed
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from onnxgrad.files import system
+
 
 class Lock:
     """Taken by the constructor, which raises BlockingIOError where another process has it.
@@ -13,16 +15,8 @@ class Lock:
     """
 
     def __init__(self, folder: Path):
-        self._handle: int | None = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            import fcntl
-
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.release()
-            raise
-        except (ImportError, OSError):
-            pass
+        self._handle: int | None = None
+        self._handle = system.lock(folder)
 
     def release(self) -> None:
         """Let others in."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from onnxgrad.errors import FileError, MissingFileError
+from onnxgrad.files import system
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _HALVES = re.compile(r"[\ud800-\udfff]")  # of what is no character, such as a byte that is no UTF-8
@@ -49,8 +50,8 @@ def kind(mode: int) -> str:
 def open_file(path: str | os.PathLike[str], expected: str = "a file") -> BinaryIO:
     """Open the regular file that a user named. The check is repeated on what was opened."""
     regular_file(path, expected)
-    # O_NONBLOCK: a fifo that took the name in between would wait for a writer.
-    handle = os.open(os.fspath(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    # Without waiting: a fifo that took the name in between would wait for a writer.
+    handle = os.open(os.fspath(path), system.READ)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from onnxgrad.errors import FileError
+from onnxgrad.files import system
 from onnxgrad.files.paths import kind, printable
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def replace(finished: Path, target: Path) -> None:
     """Give a finished file its name, in place of what has it."""
     check_target(target)
     os.replace(finished, target)
-    flush(target.parent)
+    system.flush(target.parent)
 
 
 def temporary_name(name: str) -> str:
@@ -65,21 +66,11 @@ def temporary_name(name: str) -> str:
 @contextlib.contextmanager
 def create(path: Path) -> Iterator[BinaryIO]:
     """A new file with the rights that the umask leaves, on the disk when the block ends."""
-    # O_EXCL: never a file, a link or a device that stands there.
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    handle = os.open(path, system.CREATE, 0o666)
     with os.fdopen(handle, "wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
-
-
-def flush(path: str | os.PathLike[str]) -> None:
-    """Have the system write a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def check_target(path: str | os.PathLike[str], *sources: str | os.PathLike[str]) -> None:

@@ -28,8 +28,9 @@ import onnxgrad
 from onnxgrad.errors import CheckpointError
 from onnxgrad.files.arrays import read_safetensors, save_safetensors
 from onnxgrad.files.paths import inside, open_file
+from onnxgrad.files.system import flush, is_running
 from onnxgrad.files.text import read_json
-from onnxgrad.files.write import flush, write_bytes
+from onnxgrad.files.write import write_bytes
 from onnxgrad.train.state import Progress, TrainState
 
 FORMAT = 2
@@ -114,22 +115,12 @@ def remove_unfinished(folder: Path) -> None:
         if match is None:
             continue  # none of ours
         owner, why, name = int(match[1]), match[2], match[3]
-        if owner != os.getpid() and _alive(owner):
+        if owner != os.getpid() and is_running(owner):
             continue
         if why == "old" and not (folder / name).exists():
             os.rename(left, folder / name)
         else:
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:

@@ -15,8 +15,9 @@ from onnxgrad.data.arrays import Batch
 from onnxgrad.errors import ExportError, FileError, OnnxGradError
 from onnxgrad.files.external import Folder, is_external, place
 from onnxgrad.files.models import read_proto
+from onnxgrad.files.system import flush
 from onnxgrad.files.tensors import tensors as every_tensor
-from onnxgrad.files.write import check_target, copy_file, flush, replace, work_folder, write_bytes
+from onnxgrad.files.write import check_target, copy_file, replace, work_folder, write_bytes
 from onnxgrad.model.change import Draft
 from onnxgrad.model.past import PAST, empty_past
 from onnxgrad.model.source import OriginalModel
