@@ -123,6 +123,13 @@ def training() -> bool:
     return step("20 kills and 10,000 training steps", command, **variables)
 
 
+def processes() -> bool:
+    """mpiexec with 1, 2 and 4 processes: the same bytes, also after one was killed, at ten moments."""
+    python, install = with_all_levels("mpi", ["mpi4py>=4.1", "mpich", "pyarrow"])
+    command = [python, "-m", "pytest", "-n", "0", "-m", "not live", "tests/train/parallel"]
+    return step("processes that train together", install, command, ONNXGRAD_KILLS="10")
+
+
 def sweeps() -> bool:
     """A training stopped at 250 moments: kill -9, Ctrl-C, SIGTERM, less and less memory."""
     return step("250 stopped trainings", [sys.executable, ROOT / "tools" / "sweeps.py"])
@@ -179,6 +186,7 @@ def main() -> None:
         "properties": properties,
         "live": live,
         "training": training,
+        "processes": processes,
         "sweeps": sweeps,
         "fuzz": lambda: fuzzers(arguments.minutes),
         "files": lambda: file_fuzzers(arguments.minutes),

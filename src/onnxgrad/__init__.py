@@ -33,6 +33,7 @@ from onnxgrad.errors import (
     ModelError,
     OnnxGradError,
     OutOfMemoryError,
+    ParallelError,
 )
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ __all__ = [
     "ModelError",
     "OnnxGradError",
     "OutOfMemoryError",
+    "ParallelError",
     "errors",
     "kernels",
     *_LATER,

@@ -57,6 +57,14 @@ class DivergedError(OnnxGradError):
         self.tensor, self.step = tensor, step
 
 
+class ParallelError(OnnxGradError):
+    """Another process of the run has stopped, or they do not agree; `rank` is the one it is about."""
+
+    def __init__(self, message: str, rank: int = 0):
+        super().__init__(message)
+        self.rank = rank
+
+
 class OutOfMemoryError(OnnxGradError, MemoryError):
     """There was not enough memory for what was asked."""
 

@@ -15,7 +15,7 @@ from onnxgrad.data.arrays import ArrayData, Batch, Data
 from onnxgrad.errors import DivergedError
 from onnxgrad.train.files import checkpoint
 from onnxgrad.train.state import TrainState
-from onnxgrad.train.step.training_step import NotFinite
+from onnxgrad.train.step.not_finite import NotFinite
 
 LINE = """
     <ir_version: 8, opset_import: ["" : 17]>

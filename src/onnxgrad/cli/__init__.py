@@ -28,11 +28,9 @@ from onnxgrad.cli import (
     train,
 )
 from onnxgrad.cli.arguments import CommandParser
-from onnxgrad.cli.exit_codes import DIVERGED, INTERNAL, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
-from onnxgrad.cli.texts import discard, plain
+from onnxgrad.cli.outcome import outcome, said
 from onnxgrad.cli.wishes import answer
-from onnxgrad.errors import ConfigError, DivergedError, GradientError, InternalError, OnnxGradError
-from onnxgrad.files.boundary import translated
+from onnxgrad.errors import ConfigError
 from onnxgrad.files.limits import override, parse
 
 COMMANDS = (
@@ -66,36 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Errors are a sentence on stderr, never a traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a formula has characters that ASCII has not
         sys.stdout.reconfigure(errors="replace")
-    try:
-        return _run(arguments)
-    except KeyboardInterrupt:
-        return _say("interrupted", INTERRUPTED)
-    except GradientError as error:
-        return _say(error, NOT_TRAINABLE)
-    except DivergedError as error:
-        return _say(error, DIVERGED)
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        discard(sys.stdout)
-        return OK
-    except OSError as error:
-        return _say(_os_text(error), USAGE)
-    except MemoryError as error:
-        return _say(f"not enough memory: {error or 'a smaller --batch-size may help'}", USAGE)
-    except (OnnxGradError, ValueError) as error:
-        return _say(error, INTERNAL if isinstance(error, InternalError) else USAGE)
-    except Exception as error:
-        return _unforeseen(error)
-
-
-def _unforeseen(error: Exception) -> int:
-    """What no command foresaw: an interruption in disguise, a library's complaint, or a bug."""
-    cause: BaseException | None = error
-    while cause is not None:  # an import that is interrupted may raise another class
-        if isinstance(cause, KeyboardInterrupt):
-            return _say("interrupted", INTERRUPTED)
-        cause = cause.__cause__ or cause.__context__
-    made = translated(error)
-    return _say(made, INTERNAL if isinstance(made, InternalError) else USAGE)
+    return said(*outcome(lambda: _run(arguments)))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -111,21 +80,6 @@ def _run(arguments: Sequence[str] | None) -> int:
             return options.run(options)
     finally:
         print(end="", flush=True)  # at exit it is too late: Python turns a closed pipe into 120
-
-
-def _say(error: Exception | str, code: int) -> int:
-    try:
-        print(f"onnxgrad: {plain(error)}", file=sys.stderr)
-    except BrokenPipeError:
-        discard(sys.stderr)
-    return code
-
-
-def _os_text(error: OSError) -> str:
-    """`runs/x: No space left on device`, without the number."""
-    if error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 class _Version(argparse.Action):

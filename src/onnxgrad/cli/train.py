@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from onnxgrad.cli.exit_codes import INTERRUPTED, OK
+from onnxgrad.cli.launcher import launched, together
 from onnxgrad.cli.texts import Console, Unbroken, say_json, show_notes
-from onnxgrad.errors import CheckpointError, ConfigError, ExportError
+from onnxgrad.errors import CheckpointError, ConfigError, ExportError, ParallelError
 from onnxgrad.job.config import add_flags, dump, gather
 from onnxgrad.texts import short
 
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout = Unbroken(output)  # `train … | head -1` trains to the end
     terminate = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        return started(options)
+        return together(options, started) if launched() else started(options)
     except KeyboardInterrupt:
         again = f"onnxgrad train --resume {shlex.quote(options.resume)}" if options.resume else ""
         text = f"Continue with:\n  {again}" if again else "Start it again with the same command"
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(signal.SIGTERM, terminate)
 
 
-def started(options: argparse.Namespace) -> int:
+def started(options: argparse.Namespace, communicator=None) -> int:
     """Gather the settings and train."""
     from onnxgrad.job.folder import check_saved_output, saved_arguments
 
@@ -72,11 +73,17 @@ def started(options: argparse.Namespace) -> int:
         raise ConfigError("no model: name an ONNX file, or a run with --resume")
     if resume and "output" not in vars(options) and config.output == saved.get("output"):
         check_saved_output(resume, config)
-    return train(model, config, resume, quiet=options.quiet, as_json=options.json)
+    return train(model, config, resume, communicator, quiet=options.quiet, as_json=options.json)
 
 
 def train(
-    model: str, config, resume: Path | None = None, *, quiet: bool = False, as_json: bool = False
+    model: str,
+    config,
+    resume: Path | None = None,
+    communicator=None,
+    *,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Run the job and show it; used by `demo` too."""
     from onnxgrad.cli.progress import screen
@@ -85,7 +92,12 @@ def train(
 
     console = Console(highlight=False, quiet=quiet or as_json)
     several = trials.wanted(config)
-    job = (trials.Trials if several else TrainingJob)(model, config, resume)
+    if several and communicator is not None:
+        raise ConfigError("--folds and --repeat train in one process: leave mpiexec away, or them")
+    if several:
+        job = trials.Trials(model, config, resume)
+    else:
+        job = TrainingJob(model, config, resume, communicator=communicator)
     show_notes(job.notes, console)
     shown = len(job.notes)
     if as_json:
@@ -95,8 +107,8 @@ def train(
     try:
         result = run_trials(job, console, shown_by, as_json) if several else job.start(shown_by)
     except KeyboardInterrupt:
-        return interrupted(job, as_json)
-    except (CheckpointError, ExportError) as error:
+        return interrupted(job, as_json, quiet)
+    except (CheckpointError, ExportError, ParallelError) as error:
         raise type(error)(f"{error}{way_on(job, error)}") from error
     if as_json:
         done = {"before": result.before, "after": result.after, "output": config.output}
@@ -132,14 +144,14 @@ def way_on(job, error: Exception) -> str:
     return f". The training so far is saved; continue with: {line}"
 
 
-def interrupted(job, as_json: bool) -> int:
+def interrupted(job, as_json: bool, quiet: bool = False) -> int:
     """Say how to go on."""
     from onnxgrad.job.folder import resume_line
 
     line = resume_line(job.folder, job.config)
     if as_json:
         say_json("interrupted", run=str(job.folder), resume=line)
-    else:
+    elif not quiet or job.speaks:
         state = "a checkpoint is saved" if job.checkpointed else "nothing was trained yet"
         print(f"\ninterrupted; {state}. Continue with:\n  {line}")
     return INTERRUPTED

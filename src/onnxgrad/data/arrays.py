@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxgrad.data.digest import digest
 from onnxgrad.data.foreign import TARGET_NAMES, ColumnTable, array_of, columns_of
+from onnxgrad.data.share import Share, offsets
 from onnxgrad.errors import DataError
 
 
@@ -18,7 +19,8 @@ class Batch:
     """Arrays by name, and where they come from: `rows` of the data, or the batch's number.
 
     `place` names a row of the data in its own terms, such as the line of a file; `called` has the names
-    that the data has for arrays, such as the column of a target.
+    that the data has for arrays, such as the column of a target. Of a batch that several processes share,
+    `cuts` are where the micro-batches of this one begin and end, and `total` counts the rows of all of them.
     """
 
     arrays: dict[str, Any]
@@ -26,6 +28,13 @@ class Batch:
     rows: np.ndarray | None = None
     place: Callable[[int], str] | None = None
     called: Mapping[str, str] | None = None
+    cuts: tuple[int, ...] | None = None
+    total: int | None = None
+
+    @property
+    def rows_here(self) -> int:
+        """How many rows the arrays have."""
+        return next((len(a) for a in self.arrays.values() if np.ndim(a)), 1)
 
     def where(self, row: int) -> str:
         """Name a row for a message."""
@@ -79,14 +88,29 @@ class ArrayData:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `start` on. The order depends on seed and epoch."""
-        order = None
-        if self.shuffle:
-            order = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
+        order = self._order(epoch)
         for number in range(start, len(self)):
             part = slice(number * self.batch_size, (number + 1) * self.batch_size)
             rows = np.arange(self.rows)[part] if order is None else order[part]
             chosen = part if order is None else rows
             yield Batch({n: a[chosen] for n, a in self.arrays.items()}, number, rows)
+
+    def epoch_share(self, epoch: int, start: int, share: Share) -> Iterator[Batch]:
+        """As `epoch`, of each batch the rows of a share; no others are read."""
+        order = self._order(epoch)
+        for number in range(start, len(self)):
+            begin = number * self.batch_size
+            total = min(self.batch_size, self.rows - begin)
+            bounds = share.bounds(total)
+            rows = np.arange(begin + bounds[0], begin + bounds[-1])
+            rows = rows if order is None else order[rows]
+            arrays = {n: a[rows] for n, a in self.arrays.items()}
+            yield Batch(arrays, number, rows, cuts=offsets(bounds), total=total)
+
+    def _order(self, epoch: int) -> np.ndarray | None:
+        if not self.shuffle:
+            return None
+        return np.random.default_rng([self.seed, epoch]).permutation(self.rows)
 
 
 class StreamData:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxgrad.data.arrays import Batch
 from onnxgrad.data.digest import digest
 from onnxgrad.data.matching import Matched
+from onnxgrad.data.share import Share, offsets
 from onnxgrad.data.table import Table
 from onnxgrad.errors import DataError
 
@@ -137,9 +138,20 @@ class Batches:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `start` on. The order depends on seed and epoch."""
-        return self._batches(
-            np.random.default_rng([self.seed, epoch]) if self.shuffle else None, start
-        )
+        return self._batches(self._rng(epoch), start)
+
+    def epoch_share(self, epoch: int, start: int, share: Share) -> Iterator[Batch]:
+        """As `epoch`, of each batch the rows of a share; no others are read."""
+        rng = self._rng(epoch)
+        parts = self.table.shares(self._columns(), self.batch_size, share, rng, self.chosen, start)
+        for number, (rows, arrays) in zip(range(start, len(self)), parts, strict=False):
+            total = min(self.batch_size, self.rows - number * self.batch_size)
+            yield replace(
+                self._batch(number, rows, arrays), cuts=offsets(share.bounds(total)), total=total
+            )
+
+    def _rng(self, epoch: int) -> np.random.Generator | None:
+        return np.random.default_rng([self.seed, epoch]) if self.shuffle else None
 
     def digest(self) -> str:
         """Return a hash of the data."""
@@ -150,11 +162,16 @@ class Batches:
         return self._batches(None, 0)
 
     def _batches(self, rng: np.random.Generator | None, start: int) -> Iterator[Batch]:
-        wanted = (c for goal in self.goals for c in goal.columns)
-        names = list(dict.fromkeys([*self.matched.columns, *wanted]))
-        parts = self.table.parts(names, self.batch_size, rng, self.chosen, start)
-        called = {goal.name: ", ".join(goal.columns) for goal in self.goals}
+        parts = self.table.parts(self._columns(), self.batch_size, rng, self.chosen, start)
         for number, (rows, arrays) in zip(range(start, len(self)), parts, strict=False):
-            batch = {name: feed(arrays) for name, feed in self.matched.inputs.items()}
-            batch.update((goal.name, goal(arrays, rows, self.table)) for goal in self.goals)
-            yield Batch(batch, number, rows, self.table.where, called)
+            yield self._batch(number, rows, arrays)
+
+    def _columns(self) -> list[str]:
+        wanted = (c for goal in self.goals for c in goal.columns)
+        return list(dict.fromkeys([*self.matched.columns, *wanted]))
+
+    def _batch(self, number: int, rows: np.ndarray, arrays: dict[str, np.ndarray]) -> Batch:
+        called = {goal.name: ", ".join(goal.columns) for goal in self.goals}
+        batch = {name: feed(arrays) for name, feed in self.matched.inputs.items()}
+        batch.update((goal.name, goal(arrays, rows, self.table)) for goal in self.goals)
+        return Batch(batch, number, rows, self.table.where, called)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onnxgrad.data.table import Column, Part, Table, rejoin
+from onnxgrad.data.share import Share
+from onnxgrad.data.table import Column, Part, Table, batch_sizes, in_pieces, joined, rejoin
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.files import limits
 from onnxgrad.files.boundary import first_line
@@ -19,6 +21,15 @@ from onnxgrad.files.paths import open_file, printable
 
 BLOCK_BYTES = 64 << 20  # of one block in memory
 MOST_ROWS = 1 << 16  # of one block
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Rows `first` to `last` (exclusive) of row groups taken one after the other."""
+
+    groups: np.ndarray
+    first: int
+    last: int
 
 
 class ParquetTable(Table):
@@ -76,19 +87,76 @@ class ParquetTable(Table):
         return np.array(sorted(found))
 
     def parts(self, names, size, rng=None, chosen=None, start=0) -> Iterator[Part]:
+        if rng is None and start:  # in order: what lies before is not read
+            lane = Lane(np.arange(self.file.num_row_groups), start * size, self.rows)
+            return rejoin(self._lane(names, lane, None, self._wanted(chosen)), size)
         blocks = self._blocks(names, rng)
         if chosen is not None:
-            wanted = np.zeros(self.rows, bool)
-            wanted[chosen] = True
+            wanted = self._wanted(chosen)
             blocks = (_kept(part, wanted[part[0]]) for part in blocks)
         return islice(rejoin(blocks, size), start, None)
 
-    def _blocks(self, names: list[str], rng: np.random.Generator | None) -> Iterator[Part]:
-        with self._damage():
-            yield from self._read_blocks(names, rng)
+    def shares(self, names, size, share, rng=None, chosen=None, start=0) -> Iterator[Part]:
+        """The row groups, in random order, are cut into as many lanes of rows as a batch has micro-batches.
 
-    def _read_blocks(self, names: list[str], rng: np.random.Generator | None) -> Iterator[Part]:
+        Micro-batch v takes its rows from lane v, so a process reads the row groups of its own lanes alone,
+        and the rows of a micro-batch do not depend on the number of processes.
+        """
         groups = np.arange(self.file.num_row_groups)
+        order = groups if rng is None else rng.permutation(groups)
+        seeds = np.arange(share.of) if rng is None else rng.integers(0, 2**63, share.of)
+        wanted = self._wanted(chosen)
+        counts = batch_sizes(int(wanted.sum()), size)
+        every = np.array([Share(0, share.of, share.of).sizes(c) for c in counts])  # [batch, lane]
+        ends = np.concatenate([[0], np.cumsum(every.sum(0))])
+        nothing = (np.arange(0), {n: a[:0] for n, a in self._first(1, names).items()})
+        pieces = []
+        for v in range(share.first, share.last):
+            lane = Lane(order, int(ends[v]), int(ends[v + 1]))
+            mixed = None if rng is None else np.random.default_rng(seeds[v])
+            pieces.append(in_pieces(self._lane(names, lane, mixed, wanted), every[:, v], nothing))
+        for number, parts in enumerate(zip(*pieces, strict=True)):
+            if number >= start:
+                yield joined([part for part in parts if len(part[0])] or [nothing])
+
+    def _wanted(self, chosen: np.ndarray | None) -> np.ndarray:
+        wanted = np.full(self.rows, chosen is None)
+        if chosen is not None:
+            wanted[chosen] = True
+        return wanted
+
+    def _lane(
+        self, names: list[str], lane: Lane, rng: np.random.Generator | None, wanted: np.ndarray
+    ) -> Iterator[Part]:
+        """The wanted rows of a lane, block by block; those of a block in random order."""
+        at = 0
+        for group in lane.groups:
+            rows = wanted[self.starts[group] : self.starts[group + 1]]
+            begin, at = at, at + int(rows.sum())
+            if at <= lane.first or begin >= lane.last:
+                continue
+            for part in self._blocks(names, None, [group]):
+                here = np.flatnonzero(wanted[part[0]])
+                kept = here[max(lane.first - begin, 0) : max(lane.last - begin, 0)]
+                begin += len(here)
+                if len(kept):
+                    yield _kept(part, kept if rng is None else rng.permutation(kept))
+                if begin >= lane.last:
+                    break
+
+    def _blocks(
+        self,
+        names: list[str],
+        rng: np.random.Generator | None,
+        groups: Iterable[int] | None = None,
+    ) -> Iterator[Part]:
+        with self._damage():
+            yield from self._read_blocks(names, rng, groups)
+
+    def _read_blocks(
+        self, names: list[str], rng: np.random.Generator | None, chosen
+    ) -> Iterator[Part]:
+        groups = np.arange(self.file.num_row_groups) if chosen is None else chosen
         for group in groups if rng is None else rng.permutation(groups):
             row = int(self.starts[group])
             batches = self.file.iter_batches(self.block, row_groups=[int(group)], columns=names)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from onnxgrad.data.share import Share
 from onnxgrad.errors import DataError
 
 
@@ -78,6 +79,24 @@ class Table:
             part = rows[begin : begin + size]
             yield part, {n: np.asarray(self.arrays[n][part]) for n in names}
 
+    def shares(
+        self,
+        names: list[str],
+        size: int,
+        share: Share,
+        rng: np.random.Generator | None = None,
+        chosen: np.ndarray | None = None,
+        start: int = 0,
+    ) -> Iterator[Part]:
+        """As `parts`, of each part the rows of a share; no others are read."""
+        rows = np.arange(self.rows) if chosen is None else chosen
+        if rng is not None:
+            rows = rng.permutation(rows)
+        for begin in range(start * size, len(rows), size):
+            bounds = share.bounds(min(size, len(rows) - begin))
+            part = rows[begin + bounds[0] : begin + bounds[-1]]
+            yield part, {n: np.asarray(self.arrays[n][part]) for n in names}
+
 
 def is_number(text: str) -> bool:
     try:
@@ -106,7 +125,7 @@ def rejoin(parts: Iterator[Part], size: int) -> Iterator[Part]:
         count += len(part[0])
         if count < size:
             continue
-        rows, arrays = _joined(waiting)
+        rows, arrays = joined(waiting)
         for begin in range(0, count - size + 1, size):
             cut = slice(begin, begin + size)
             yield rows[cut], {n: a[cut] for n, a in arrays.items()}
@@ -114,9 +133,31 @@ def rejoin(parts: Iterator[Part], size: int) -> Iterator[Part]:
         waiting = [(rows[rest], {n: a[rest] for n, a in arrays.items()})]
         count %= size
     if count:
-        yield _joined(waiting)
+        yield joined(waiting)
 
 
-def _joined(parts: list[Part]) -> Part:
+def batch_sizes(rows: int, size: int) -> list[int]:
+    """How many rows each batch has: `size`, the last what is left."""
+    return [min(size, rows - begin) for begin in range(0, rows, size)]
+
+
+def in_pieces(parts: Iterator[Part], sizes: Iterable[int], nothing: Part) -> Iterator[Part]:
+    """Cut parts of any lengths into pieces of the given sizes, which may be 0; `nothing` is a part of no rows."""
+    waiting, count = [nothing], 0
+    for size in sizes:
+        while count < size:
+            part = next(parts)
+            waiting.append(part)
+            count += len(part[0])
+        rows, arrays = joined([part for part in waiting if len(part[0])] or [nothing])
+        yield rows[:size], {n: a[:size] for n, a in arrays.items()}
+        waiting = [(rows[size:], {n: a[size:] for n, a in arrays.items()})]
+        count -= size
+
+
+def joined(parts: list[Part]) -> Part:
+    """Several parts as one."""
+    if len(parts) == 1:
+        return parts[0]
     rows = np.concatenate([rows for rows, _ in parts])
     return rows, {n: np.concatenate([arrays[n] for _, arrays in parts]) for n in parts[0][1]}

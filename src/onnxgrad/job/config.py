@@ -148,6 +148,22 @@ class Config:
     quantize_scales: str = setting("", "learned, observed or fixed (default learned)")
     seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, 2**63 - 1))
     threads: int = setting(0, "threads; 0: all cores", int, limits=(0, 4096))
+    micro_batches: int = setting(
+        0,
+        "cut every batch into so many, a power of two; the bits depend on it, not on the number of processes "
+        "(0: 8 under mpiexec, else 1)",
+        int,
+        limits=(0, 4096),
+    )
+    fast_sum: bool = setting(
+        False,
+        "under mpiexec: let MPI add up in its own order; the bits depend on the processes",
+        bool,
+    )
+    save_every: float = setting(
+        300.0, "seconds between checkpoints in an epoch that takes longer; 0: after epochs only", float,
+        limits=(0, LARGEST),
+    )  # fmt: skip
     max_time: float = setting(
         0.0, "stop after so many seconds; 0: never", float, limits=(0, LARGEST)
     )

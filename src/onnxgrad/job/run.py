@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from onnxgrad.data.batches import Batches
 from onnxgrad.data.matching import feed_inputs
 from onnxgrad.data.table import is_number
 from onnxgrad.errors import ConfigError, DataError
+from onnxgrad.files.lock import Lock
 from onnxgrad.files.models import ModelFile
 from onnxgrad.job.batch_size import free_batch
 from onnxgrad.job.columns import TableStage
@@ -35,6 +37,8 @@ from onnxgrad.notes import Note
 from onnxgrad.train import schedules, trackers
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
+from onnxgrad.train.parallel import Communicator, Group
+from onnxgrad.train.parallel.division import MICRO_BATCHES
 from onnxgrad.train.trainer import Trainer
 
 SAVE_SECONDS = 2.0  # between checkpoints: an epoch may be shorter than the writing of one
@@ -49,6 +53,7 @@ class TrainingJob:
         config: Config,
         resume: Path | None = None,
         rows: Rows | None = None,
+        communicator: Communicator | None = None,
         *,
         leaves_folder: bool = True,
     ):
@@ -57,11 +62,17 @@ class TrainingJob:
         `leaves_folder`: make a run folder; without one the job can be looked at, and not be started.
         """
         model = ModelFile.of(model)
-        self.model, self.config, self.resume = model, config, resume
+        self.model, self.resume = model, resume
+        self.communicator, self.group = communicator, Group(communicator)
         config.check()
-        check_output(config, model, adapter=lora_of(config) is not None and not config.merge)
+        self.config = divided(config, communicator)
+        adapter = lora_of(config) is not None and not config.merge
+        self.group.first(
+            "checking the output", lambda: check_output(config, model, adapter=adapter)
+        )
         if resume is not None:
-            self.folder, self._lock = resume, take(resume)
+            self.folder = resume
+            self._take(lambda: (resume, take(resume)))
         else:
             check_folder(config)
         split = Split.parse(config.split)
@@ -92,7 +103,16 @@ class TrainingJob:
             self._quantise(prepared)
         trackers.check(split_names(config.report_to))
         if resume is None and leaves_folder:  # last: a run that is refused leaves no folder
-            self.folder, self._lock = new_folder(config, model)
+            self._take(lambda: new_folder(config, model))
+
+    def _take(self, taking: Callable[[], tuple[Path, Lock]]) -> None:
+        """Take the run folder, in the process that writes; the others learn its name."""
+
+        def first() -> str:
+            self.folder, self._lock = taking()
+            return str(self.folder)
+
+        self.folder = Path(self.group.first("taking the run folder", first))
 
     def _rows(self, split: Split, opened: Opened) -> Rows:
         if not is_number(self.config.val):
@@ -104,11 +124,17 @@ class TrainingJob:
         """Free a batch that the model fixes, or add up the gradients of small ones; `accumulate` says how many."""
         self.accumulate, asked = self.config.accumulate, self.config.batch_size
         size, fixed = prepared.batch_size(asked)
-        if not fixed or size == asked or self.config.quantize or lora_of(self.config):
+        whole = self.config.micro_batches <= 1 and not self.config.fast_sum
+        if not fixed or (size == asked and whole) or self.config.quantize or lora_of(self.config):
             return prepared
         rows = min(3 * size, prepared.table.rows // size * size)
         first = next(Batches(prepared.table, prepared.matched, [], max(rows, 1)).in_order())
         change = free_batch(self.model, self.changes, size, first.arrays) if rows > size else None
+        if change is None and not whole:
+            raise ConfigError(
+                f"the model fixes its batch at {size} rows, and cannot be trained in parts of a batch: export it with "
+                "an open batch size, or train in one process"
+            )
         if change is None:
             self.accumulate *= max(1, round(asked / size))
             return prepared
@@ -143,7 +169,8 @@ class TrainingJob:
             accumulate=self.accumulate, freeze_bn=config.freeze_bn,
             dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
             lora=lora_of(config), tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
-            threads=config.threads or None, changes=self.changes,
+            threads=config.threads or None, changes=self.changes, communicator=self.communicator,
+            micro_batches=config.micro_batches or None, reproducible=not config.fast_sum,
         )  # fmt: skip
 
     # ---- rows ----------------------------------------------------------------------------------
@@ -196,7 +223,8 @@ class TrainingJob:
         except DataError as error:
             text, source = str(error), batches.table.source
             raise DataError(text if source in text else f"{source}: {text}") from error
-        for name, place in endless.items():
+        every = reversed(self.group.gather("the check of the rows", endless))
+        for name, place in {n: p for each in every for n, p in each.items()}.items():
             text = f"input '{name}' holds infinity in {place} of {batches.table.source}"
             self.notes.append(Note("infinity", name, text))
 
@@ -204,7 +232,7 @@ class TrainingJob:
 
     def start(self, *callbacks: Callback) -> Result:
         """Train, and write the tuned model, the run folder and the report."""
-        if not self.resume:
+        if not self.resume and self.group.writes:
             self._write_arguments()
         held = self.validation or self.data
         result = Result(
@@ -212,7 +240,7 @@ class TrainingJob:
         )
         self._train_head()
         started_from = self.trainer.get_weights()
-        recorder = Recorder(result, self._write_arguments)
+        recorder = Recorder(result, self._write_arguments if self.group.writes else lambda: None)
         history = self.trainer.fit(
             self.data, validation=self.validation, epochs=self.config.epochs,
             batch_size=self.data.batch_size, callbacks=[*self._callbacks(), recorder, *callbacks],
@@ -222,7 +250,8 @@ class TrainingJob:
         result.seconds, result.trained_steps = recorder.seconds(), self.trainer.steps
         result.after = self.trainer.evaluate(held)
         describe(result, self.trainer, held, started_from)
-        confuse(result, self.trainer, held, self.prepared)
+        if self.group.writes:
+            confuse(result, self.trainer, held, self.prepared)
         classes = self.prepared.matched.classes
         known = len(self.trainer.notes)
         if lora_of(self.config) and not self.config.merge:
@@ -232,12 +261,13 @@ class TrainingJob:
                 self.config.output, {CLASSES: json.dumps(classes)} if classes else None
             )
         self.notes += self.trainer.notes[known:]
-        if self.comparison is not None:
+        if self.comparison is not None and self.group.writes:
             written = measured("trained", self.config.output, result.after, self._one_batch())
             self.comparison.versions += [Version("post-training", result.before), written]
             result.comparison = self.comparison
 
-        write_report(result, self.folder / "report.html")
+        if self.group.writes:
+            write_report(result, self.folder / "report.html")
         return result
 
     def _train_head(self) -> None:
@@ -255,7 +285,13 @@ class TrainingJob:
     def _newest(self) -> Path | None:
         """Where to continue from; a run that was interrupted before its first checkpoint begins anew."""
         folder = self.folder / "checkpoints"
-        return folder if self.resume and checkpoints(folder) else None
+        begun = self.resume and self.group.first("looking", lambda: bool(checkpoints(folder)))
+        return folder if begun else None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process tells a person how the run ended: of several the first."""
+        return self.group.writes
 
     @property
     def checkpointed(self) -> bool:
@@ -268,11 +304,21 @@ class TrainingJob:
         if self.config.patience:
             made.append(EarlyStopping(monitor or "loss", patience=self.config.patience))
         folder = self.folder / "checkpoints"
-        made.append(Checkpoint(folder, monitor=monitor, least_seconds=SAVE_SECONDS))
+        every = self.config.save_every or None
+        made.append(
+            Checkpoint(folder, monitor=monitor, least_seconds=SAVE_SECONDS, every_seconds=every)
+        )
         settings = {"model": str(self.model), **dataclasses.asdict(self.config)}
-        names = split_names(self.config.report_to)
+        names = split_names(self.config.report_to) if self.group.writes else ()
         made += trackers.named(names, self.folder / "tensorboard", self.folder.name, settings)
         return made
+
+
+def divided(config: Config, communicator: Communicator | None) -> Config:
+    """The settings with the number of micro-batches, so that a resumed run takes the same."""
+    if config.micro_batches or config.fast_sum:
+        return config
+    return dataclasses.replace(config, micro_batches=1 if communicator is None else MICRO_BATCHES)
 
 
 def lora_of(config: Config) -> Lora | None:

@@ -153,6 +153,11 @@ class Trials:
         return result
 
     @property
+    def speaks(self) -> bool:
+        """Whether this process tells a person how the run ended: of several the first."""
+        return True
+
+    @property
     def checkpointed(self) -> bool:
         """Whether there is something to resume from."""
         return any((self.folder / trial.name).exists() for trial in self.trials)

@@ -145,7 +145,7 @@ class Checkpoint(Callback):
     With `monitor`, the best epoch is also saved as `best`. They are written whole or not at all;
     `fit(resume=folder)` continues from the newest. Ctrl-C saves one, too. `last` is the path of the
     newest. Epochs that end less than `least_seconds` after the last save are passed over, save the
-    final one.
+    final one; epochs that take longer than `every_seconds` are saved that often.
     """
 
     order = 100  # after those whose state it saves
@@ -158,6 +158,7 @@ class Checkpoint(Callback):
         monitor: str | None = None,
         mode: str = "auto",
         least_seconds: float = 0.0,
+        every_seconds: float | None = None,
     ):
         if save_total_limit is not None and save_total_limit < 1:
             raise ValueError(f"save_total_limit is {save_total_limit}, expected at least 1")
@@ -166,15 +167,24 @@ class Checkpoint(Callback):
         self.best = Best(monitor, mode) if monitor else None
         self.last: Path | None = None
         self._saved: list[str] = []  # names of checkpoints of this run, the oldest first
-        self.least_seconds, self._saved_at = least_seconds, -math.inf
+        self.least_seconds, self.every_seconds = least_seconds, every_seconds
+        self._saved_at = -math.inf
 
     def on_fit_begin(self, loop: EpochLoop) -> None:
-        checkpoint.remove_unfinished(self.folder)
+        self._begun = time.monotonic()
+        if loop.writes:
+            checkpoint.remove_unfinished(self.folder)
 
     def on_step_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         # Only where gradients were applied: a checkpoint holds no half-summed ones.
         step = loop.trainer.steps
-        if self.every_steps and "grad_norm" in logs and step % self.every_steps == 0:
+        if "grad_norm" not in logs:
+            return
+        late = (
+            self.every_seconds
+            and time.monotonic() - max(self._saved_at, self._begun) >= self.every_seconds
+        )
+        if late or (self.every_steps and step % self.every_steps == 0):
             self.save(loop)
 
     def on_epoch_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
@@ -189,8 +199,11 @@ class Checkpoint(Callback):
         self.save(loop)
 
     def save(self, loop: EpochLoop) -> Path:
-        """Save where the run stands now."""
+        """Save where the run stands now; of several processes the first one does."""
         path = self.folder / checkpoint.name_of(loop.trainer.steps)
+        if not loop.writes:
+            self.last = path
+            return path
         before = self._saved
         self._saved = [*(name for name in before if name != path.name), path.name]
         try:
@@ -206,6 +219,8 @@ class Checkpoint(Callback):
         return path
 
     def _save(self, loop: EpochLoop, path: Path) -> None:
+        if not loop.writes:
+            return
         best = None if self.best is None else {self.best.monitor: self.best.value}
         checkpoint.save(dataclasses.replace(loop.state(), extra={"best": best}), path)
 
@@ -228,8 +243,9 @@ class _Log(Callback):
         self.path = Path(path)
 
     def on_fit_begin(self, loop: EpochLoop) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.rewrite(loop.progress.epochs)
+        if loop.writes:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.rewrite(loop.progress.epochs)
 
     def rewrite(self, epochs: Iterable[dict[str, float]]) -> None:
         """Write every epoch anew, under another name first."""
@@ -240,7 +256,8 @@ class _Log(Callback):
         raise NotImplementedError
 
     def on_epoch_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
-        self.rewrite(loop.progress.epochs)
+        if loop.writes:
+            self.rewrite(loop.progress.epochs)
 
 
 class CSVLogger(_Log):
@@ -276,11 +293,11 @@ class TensorBoard(Callback):
         self._writer = SummaryWriter(str(folder))
 
     def on_step_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
-        for name, value in logs.items():
+        for name, value in logs.items() if loop.writes else ():
             self._writer.add_scalar(f"step/{name}", value, loop.trainer.steps)
 
     def on_epoch_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
-        for name, value in logs.items():
+        for name, value in logs.items() if loop.writes else ():
             self._writer.add_scalar(f"epoch/{name}", value, logs["step"])
 
     def on_fit_end(self, loop: EpochLoop) -> None:

@@ -35,6 +35,28 @@ class Metric:
         """Return the value; `logs` has the losses."""
         raise NotImplementedError
 
+    def merged(self, state: dict, later: dict) -> dict:
+        """Return the state of batches whose first part gave `state` and the rest `later`.
+
+        Numbers are added and lists joined; of words the one counts that is not the first one's start.
+        """
+        begun = self.start()
+        return {
+            key: _merged(state.get(key), later.get(key), begun.get(key))
+            for key in {**state, **later}
+        }
+
+
+def _merged(first: Any, later: Any, begun: Any) -> Any:
+    if first is None or later is None:
+        return later if first is None else first
+    if isinstance(first, dict):
+        start = begun if isinstance(begun, dict) else {}
+        return {k: _merged(first.get(k), later.get(k), start.get(k)) for k in {**first, **later}}
+    if isinstance(first, (str, bool)):
+        return later if first == begun else first
+    return first + later
+
 
 def class_scores(prediction: np.ndarray, target: np.ndarray, spec: Target) -> tuple:
     """Return scores [n, C] and labels [n], without ignored ones."""

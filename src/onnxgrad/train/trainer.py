@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.data.arrays import Batch, Names, make_data
-from onnxgrad.errors import DivergedError
 from onnxgrad.files.boundary import guarded
 from onnxgrad.model.change import Change
 from onnxgrad.model.head import Head
@@ -24,16 +23,17 @@ from onnxgrad.train import metrics as metrics_of
 from onnxgrad.train.files.recipe import recipe
 from onnxgrad.train.files.saving import Saving
 from onnxgrad.train.loop.epoch_loop import EpochLoop
-from onnxgrad.train.loop.evaluation import Evaluation
+from onnxgrad.train.loop.evaluation import Evaluation, dealt
 from onnxgrad.train.loop.history import History
 from onnxgrad.train.lr_finder import LrCurve
-from onnxgrad.train.parallel import Alone
+from onnxgrad.train.parallel import Division, Group
 from onnxgrad.train.show import shown
 from onnxgrad.train.step.clock import Clock
 from onnxgrad.train.step.diagnose import first_bad
+from onnxgrad.train.step.not_finite import NotFinite, diverged
 from onnxgrad.train.step.settle import settle
 from onnxgrad.train.step.setup import TrainingPlan
-from onnxgrad.train.step.training_step import NotFinite, TrainingStep
+from onnxgrad.train.step.training_step import TrainingStep
 
 
 class Trainer(Saving):
@@ -68,6 +68,11 @@ class Trainer(Saving):
     seed: of shuffling and dropout. threads: of the session and the optimizer; default all cores.
     patterns: train what exporters write out in parts (attention, Gelu, RMSNorm) by one operator each;
         the tuned model has its own nodes either way.
+    communicator: `MPI.COMM_WORLD` of mpi4py: all its processes train this model together. Each makes the same
+        calls with the same arguments, computes its part of every batch, and process 0 writes the files.
+    micro_batches: a power of two: every batch is cut into so many, each a run of its own. By default 1, with a
+        communicator 8. The bits depend on it, and not on how many processes there are, unless
+        `reproducible` is False: then each process computes its part at once. See docs/parallel.md.
 
         >>> import numpy as np, onnx, onnxgrad
         >>> model = onnx.parser.parse_model('''
@@ -110,16 +115,18 @@ class Trainer(Saving):
         seed: int = 0,
         threads: int | None = None,
         patterns: bool = True,
+        communicator: Any = None,
+        micro_batches: int | None = None,
+        reproducible: bool = True,
     ):
         given = {
-            name: value for name, value in locals().items() if name not in ("self", "__class__")
+            n: v for n, v in locals().items() if n not in ("self", "__class__", "communicator")
         }
-        self._recipe = recipe(given)
-        if threads is not None and not 1 <= threads <= 1024:
-            raise ValueError(f"threads is {threads!r}, expected an integer from 1 to 1024, or None")
+        self.division = Division(communicator, micro_batches, reproducible)
+        self._recipe = recipe({**given, **self.division.settings(communicator)})
         if not 0 <= int(seed) < 2**63:
             raise ValueError(f"seed is {seed!r}, expected a whole number from 0 to 2^63 - 1")
-        self.seed, self.threads = int(seed), threads
+        self.seed, self.threads = int(seed), self.division.threads(threads)
         self.optimizer = optimizers.resolve(optimizer, lr)
         self.schedule = schedules.resolve(schedule, warmup)
         self.metrics = metrics_of.resolve(metrics)
@@ -137,11 +144,13 @@ class Trainer(Saving):
             freeze_bn=freeze_bn, dropout=dropout, seed=self.seed, patterns=patterns,
         )  # fmt: skip
         self._step_of = lambda plan: TrainingStep(
-            plan, threads, Alone(),
+            plan, self.threads, self.division,
             clip_norm=clip_norm, clip_value=clip_value, accumulate=accumulate,
         )  # fmt: skip
         self._settled = False
-        self._begin(loss)
+        with self.group.together():
+            self._begin(loss)
+        self.group.equal("model", self._plan.model.source.digest())
 
     def _begin(self, loss: Any) -> None:
         """Work out graphs, memory and sessions for this loss."""
@@ -149,7 +158,7 @@ class Trainer(Saving):
         self.store, self.notes = self._plan.store, self._plan.notes
         metrics_of.check(self.metrics, self._plan.objective.targets)
         self._step = self._step_of(self._plan)
-        self._evaluation = Evaluation(self._plan, self.threads)
+        self._evaluation = Evaluation(self._plan, self.threads, self.group)
 
     # ---- training ----------------------------------------------------------------------------
 
@@ -183,10 +192,11 @@ class Trainer(Saving):
         gradient is not finite, with the weights as they were before that step. Ctrl-C ends the run
         after the step at hand, saves a checkpoint if a callback does, and raises KeyboardInterrupt.
         """
-        data = make_data(x, y, self.names, batch_size, shuffle, self.seed)
-        callbacks = [*callbacks, *shown(verbose)]
-        loop = EpochLoop(self, data, validation, epochs, batch_size, callbacks)
-        return loop.run(steps_per_epoch, max_steps, max_time, resume)
+        with self.group.together():
+            data = make_data(x, y, self.names, batch_size, shuffle, self.seed)
+            callbacks = [*callbacks, *(shown(verbose) if self.group.writes else ())]
+            loop = EpochLoop(self, data, validation, epochs, batch_size, callbacks)
+            return loop.run(steps_per_epoch, max_steps, max_time, resume)
 
     @guarded
     def step(self, batch: Any, y: Any = None) -> dict[str, float]:
@@ -195,12 +205,13 @@ class Trainer(Saving):
         The keys are loss, lr, grad_norm, and with several losses each one's own. With `accumulate`
         the weights change at every so many calls, and grad_norm is there only then.
         """
-        names = self.names
-        arrays = names.to_dict(batch) if y is None else names.join(batch, y)
-        return self.train_batch(Batch(arrays, self._step.batches))
+        with self.group.together():
+            arrays = self.names.to_dict(batch) if y is None else self.names.join(batch, y)
+            return self.train_batch(Batch(arrays, self._step.batches))
 
     def train_batch(self, batch: Batch, rate: float | None = None) -> dict[str, float]:
         """As `step`, for a batch that knows its rows; the loop's own step. `rate` takes the schedule's place."""
+        batch = self.division.of(batch)
         self.settle(batch)
         step = self._step
         with self.clock("checks of the data"):
@@ -208,15 +219,19 @@ class Trainer(Saving):
         self._evaluation.remember(arrays)
         rates = self.rates(rate)
         try:
-            return {**step.step(arrays, rates), "lr": rates[0]}
+            return {**step.step(arrays, rates, batch.cuts), "lr": rates[0]}
         except NotFinite as error:
-            tensor = first_bad(self._plan, step, arrays) or error.what
-            raise self._diverged(error.what, tensor) from None
+            bad = first_bad(self._plan, step, arrays) if batch.rows_here else None
+            every = self.group.gather("looking for what is not finite", bad)
+            tensor = next(filter(None, every), error.what)
+            raise diverged(error.what, tensor, self.steps + 1) from None
 
     def settle(self, batch: Batch) -> None:
         """Let the loss follow from the first batch: its class axis, and whether scores are probabilities."""
         if self._settled:
             return
+        if self.group.size > 1:  # what process 0 has seen, so that all see the same
+            batch = Batch(*self.group.gather("the first batch", (batch.arrays, batch.number))[0])
         inputs = {n: batch.arrays[n] for n in self._plan.inputs if n in batch.arrays}
         run = functools.partial(self._evaluation.run, dataclasses.replace(batch, arrays=inputs))
         losses, notes = settle(self._plan, batch.arrays, run)
@@ -230,17 +245,17 @@ class Trainer(Saving):
     def _settling(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """The batches, the first of which has settled the loss before anybody works on it."""
         first = next(batches, None)
-        if first is None:
+        if first is None and self.group.size == 1:
             return batches
-        self.settle(first)
-        return itertools.chain([first], batches)
+        self.settle(first or Batch({}, 0))
+        return itertools.chain(filter(None, [first]), batches)
 
     def apply(self) -> float | None:
         """Apply gradients that wait for more batches, as at the end of an epoch; return their norm."""
         try:
             return self._step.apply(self.rates())
         except NotFinite as error:
-            raise self._diverged(error.what, error.what) from None
+            raise diverged(error.what, error.what, self.steps + 1) from None
 
     def rates(self, rate: float | None = None) -> list[float]:
         """Return the learning rate of the next step, of each parameter group; as if lr were `rate`, if given."""
@@ -257,20 +272,14 @@ class Trainer(Saving):
         """Tell the schedule how many steps a run and an epoch have; None where nobody knows."""
         self.schedule = self.schedule.bound(total, per_epoch)
 
-    def _diverged(self, what: str, tensor: str) -> DivergedError:
-        step = self.steps + 1
-        return DivergedError(
-            f"step {step}: {what} is not finite; the first tensor that is not is {tensor!r}. "
-            "The weights are those before the step; a smaller lr or clip_norm may help",
-            tensor, step,
-        )  # fmt: skip
-
     @guarded
     def check(self, x: Any, y: Any = None, *, batch_size: int = 32) -> None:
         """Raise DataError where the data does not fit the model and the loss; nothing is computed."""
-        batches = make_data(x, y, self.names, batch_size, False, self.seed).epoch(0)
-        for batch in self._settling(batches):
-            self._step.checker(batch)
+        with self.group.together():
+            data = make_data(x, y, self.names, batch_size, False, self.seed)
+            for batch in self._settling(dealt(data, self.group)):
+                self._step.checker(batch)
+        self.group.gather("the check of the data")
 
     @guarded
     def find_lr(
@@ -302,9 +311,10 @@ class Trainer(Saving):
     @guarded
     def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 32) -> dict[str, float]:
         """Return the loss and every metric over the data, with the model in inference mode."""
-        data = make_data(x, y, self.names, batch_size, False, self.seed)
-        batches = self._settling(data.epoch(0))
-        return self._evaluation.evaluate(batches, self.metrics)
+        with self.group.together():
+            data = make_data(x, y, self.names, batch_size, False, self.seed)
+            batches = self._settling(dealt(data, self.group))
+            return self._evaluation.evaluate(batches, self.metrics)
 
     @guarded
     def predict(self, x: Any, *, batch_size: int = 32) -> Any:
@@ -342,9 +352,18 @@ class Trainer(Saving):
         return self.store.assign(weights)
 
     @property
+    def group(self) -> Group:
+        """The processes that train together."""
+        return self.division.group
+
+    @property
     def clock(self) -> Clock:
         """Where the time goes: seconds by part."""
         return self._step.clock
+
+    @property
+    def stepped(self) -> bool:
+        return self._step.batches > 0
 
     @property
     def steps(self) -> int:

@@ -52,14 +52,17 @@ class Saving:
         The file is checked in a session of its own, without onnxgrad's operators, against `predict`,
         and takes its name only then. Raises ExportError and leaves what was there otherwise.
         """
-        self.notes += export(self._plan, self._evaluation, path, metadata or {})
+        self.notes += self.group.first(
+            "saving", lambda: export(self._plan, self._evaluation, path, metadata or {})
+        )
 
     def save_checkpoint(self, path: str | os.PathLike[str], **extra: Any) -> None:
         """Write weights and optimizer state into the folder `path`, all of it or nothing.
 
         `extra` is kept with them, and comes back from `load_checkpoint`; it must be plain data.
         """
-        checkpoint.save(dataclasses.replace(self.state(), extra=extra), path)
+        state = dataclasses.replace(self.state(), extra=extra)
+        self.group.first("saving", lambda: str(checkpoint.save(state, path)))
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Write what `lora` trained into a folder: for peft, for onnxruntime, and the model that takes it.
@@ -67,7 +70,7 @@ class Saving:
         The files are adapter_model.safetensors and adapter_config.json, adapter.onnx_adapter, and
         model.onnx, which runs with and without an adapter. The model is checked as `save` does.
         """
-        export_adapter(self._plan, self._evaluation, folder)
+        self.group.first("saving", lambda: export_adapter(self._plan, self._evaluation, folder))
 
     @classmethod
     def from_checkpoint(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
@@ -86,7 +89,7 @@ class Saving:
 
         Under "path" the result says which one it is, under "refused" why newer ones were passed over.
         """
-        found = checkpoint.find(self.state(), path)
+        found = self.group.first("reading", lambda: checkpoint.find(self.state(), path))
         self.load_state(found.state)
         progress = found.state.progress
         return {

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.data.arrays import ArrayData, Data, make_data
-from onnxgrad.errors import CheckpointError
+from onnxgrad.data.share import shared_epoch
+from onnxgrad.errors import CheckpointError, ParallelError
 from onnxgrad.train.files import checkpoint
 from onnxgrad.train.loop.history import History
 from onnxgrad.train.state import Progress, TrainState
@@ -26,7 +27,9 @@ class EpochLoop:
         self.batch_size = batch_size
         self.validation = self._validation(validation)
         self.callbacks = sorted(callbacks, key=lambda c: getattr(c, "order", 0))
-        self.progress = Progress(data=_description(self.data))
+        self.group = trainer.group
+        described = self.group.first("describing the data", lambda: _description(self.data))
+        self.progress = Progress(data=described)
         self.stop = ""
         self.total_steps: int | None = None
         self.started = 0.0
@@ -50,21 +53,30 @@ class EpochLoop:
         self.total_steps = self._total(per_epoch)
         trainer.bind_schedule(self.total_steps, per_epoch)
         if resume is not None:
-            self._restore(checkpoint.find(trainer.state(), resume))
+            find = self.group.first("resuming", lambda: checkpoint.find(trainer.state(), resume))
+            self._restore(find)
         with Interruption() as interruption:
             self.interruption = interruption
             self._tell("on_fit_begin")
             try:
                 while self.progress.epoch < self.epochs and not self.stop:
                     self._epoch(steps_per_epoch)
-                    self.stop = self.stop or interruption.reason
+                    self.stop = self._agreed(self.stop or interruption.reason)
                 if interruption.reason or self.progress.position:
                     self._tell("on_interrupt")
+            except ParallelError:
+                self._tell("on_interrupt")  # all steps so far are whole
+                raise
             finally:
                 self._tell("on_fit_end")
-        if interruption.reason:
+        if interruption.reason or self.stop == Interruption.WORD:
             raise KeyboardInterrupt
         return History(self.progress.epochs, self.stop, time.monotonic() - self.started)
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes files: of several the first."""
+        return self.group.writes
 
     def end(self, reason: str) -> None:
         """End the run after the step or epoch at hand; History tells the reason."""
@@ -115,8 +127,7 @@ class EpochLoop:
             self._tell("on_epoch_begin")
         for batch in self._batches(steps_per_epoch):
             logs = self.trainer.train_batch(batch)
-            rows = next((len(a) for a in batch.arrays.values() if np.ndim(a)), 1)
-            p.count(logs["loss"], rows)
+            p.count(logs["loss"], batch.rows_here if batch.total is None else batch.total)
             self._tell("on_step_end", logs)
             if "grad_norm" in logs and self._ends():  # not amid gradients that are being summed up
                 return
@@ -127,8 +138,11 @@ class EpochLoop:
         self._end_epoch()
 
     def _batches(self, steps_per_epoch: int | None) -> Iterator[Any]:
-        p = self.progress
-        batches = self.data.epoch(p.epoch, p.position)
+        p, share = self.progress, self.trainer.division.share
+        if share is None:
+            batches = self.data.epoch(p.epoch, p.position)
+        else:
+            batches = shared_epoch(self.data, p.epoch, p.position, share)
         for batch in self.trainer.clock.each("reading the data", batches):
             if steps_per_epoch is not None and p.position >= steps_per_epoch:
                 return
@@ -141,7 +155,14 @@ class EpochLoop:
             self.stop = f"max_steps={self.max_steps}"
         elif self.max_time is not None and time.monotonic() - self.started > self.max_time:
             self.stop = f"max_time={self.max_time}"
+        self.stop = self._agreed(self.stop)
         return bool(self.stop)
+
+    def _agreed(self, reason: str) -> str:
+        """The reason to stop that any process has: they stop after the same step."""
+        if self.group.size == 1:
+            return reason
+        return next(filter(None, self.group.gather("the end of a step", reason)), "")
 
     def _end_epoch(self) -> None:
         p, trainer = self.progress, self.trainer
@@ -198,6 +219,8 @@ class Interruption:
     A second one interrupts at once. Elsewhere than in the main thread nothing is changed.
     """
 
+    WORD = "interrupted"
+
     def __init__(self):
         self.reason = ""
         self._old = None
@@ -209,7 +232,7 @@ class Interruption:
         return self
 
     def _note(self, number: int, frame: Any) -> None:
-        self.reason = "interrupted"
+        self.reason = self.WORD
         signal.signal(signal.SIGINT, self._old)
 
     def __exit__(self, *_: object) -> None:

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from onnxgrad.data.arrays import Batch
+from onnxgrad.data.arrays import Batch, Data
 from onnxgrad.errors import DataError
+from onnxgrad.train.metric import Metric
+from onnxgrad.train.parallel import Group
 from onnxgrad.train.step import build
 from onnxgrad.train.step.bound_session import BoundSession, session_options
 from onnxgrad.train.step.check import Checker, of_input, of_target
 from onnxgrad.train.step.setup import TrainingPlan
 
 
+@dataclass
+class Tally:
+    """What batches count: their weight, their losses times it, and the state of every metric."""
+
+    number: int
+    states: list[dict[str, Any]]
+    weight: float = 0.0
+    losses: dict[str, float] = field(default_factory=dict)
+
+
 class Evaluation:
     """Two sessions, made when first used: with the loss, and without targets."""
 
-    def __init__(self, plan: TrainingPlan, threads: int | None):
-        self.plan, self.threads = plan, threads
+    def __init__(self, plan: TrainingPlan, threads: int | None, group: Group):
+        self.plan, self.threads, self.group = plan, threads, group
         self._judging: BoundSession | None = None
         self._predicting: BoundSession | None = None
         self.sample: dict[str, np.ndarray] | None = None  # inputs seen last, for the export's check
@@ -27,31 +41,51 @@ class Evaluation:
         targets = [of_target(t) for t in plan.objective.expected()]
         self._inputs, self._all = Checker(inputs), Checker([*inputs, *targets], plan.notes)
 
-    def evaluate(self, batches: Iterable[Batch], metrics: list[Any]) -> dict[str, float]:
-        """Return the mean loss and every metric over the batches."""
+    def evaluate(self, batches: Iterable[Batch], metrics: list[Metric]) -> dict[str, float]:
+        """Return the mean loss and every metric over the batches, those of all processes in their order."""
+        with self.group.together():
+            mine = self._tallies(batches, metrics, several=self.group.size > 1)
+        every = [t for part in self.group.gather("an evaluation", mine) for t in part]
+        totals: dict[str, float] = {}
+        states = [m.start() for m in metrics]
+        for tally in sorted(every, key=lambda t: t.number):
+            for key, value in tally.losses.items():
+                totals[key] = totals.get(key, 0.0) + value
+            for i, (metric, state) in enumerate(zip(metrics, tally.states, strict=True)):
+                states[i] = metric.merged(states[i], state) if self.group.size > 1 else state
+        weight = sum(t.weight for t in sorted(every, key=lambda t: t.number))
+        if not weight:
+            raise DataError("the data to evaluate has no rows")
+        logs = {key: value / weight for key, value in totals.items()}
+        for metric, state in zip(metrics, states, strict=True):
+            logs[metric.name] = float(metric.result(state, logs))
+        return logs
+
+    def _tallies(
+        self, batches: Iterable[Batch], metrics: list[Metric], several: bool
+    ) -> list[Tally]:
+        """What the batches count: one tally for each, or, where nobody else has any, one for all."""
         if self._judging is None:
             self._judging = self._session(with_loss=True)
         objective = self.plan.objective
-        totals: dict[str, float] = {}
-        rows = 0
-        states = [(m, m.start()) for m in metrics]
+        tallies: list[Tally] = []
         for batch in batches:
             arrays = self._all(batch)
-            count = self._share(arrays)
+            self.remember(arrays)
+            count = objective.weight(arrays)
             results = self._judging.run(arrays)
-            rows += count
+            if several or not tallies:
+                tallies.append(Tally(batch.number, [m.start() for m in metrics]))
+            tally = tallies[-1]
+            tally.weight += count
             for key, name in self._loss_names.items():
-                totals[key] = totals.get(key, 0.0) + float(results[name]) * count
+                tally.losses[key] = tally.losses.get(key, 0.0) + float(results[name]) * count
+            states = zip(metrics, tally.states, strict=True)
             for metric, state in states if objective.targets else ():
                 output = metric.output or next(iter(objective.targets))
                 target = objective.targets[output]
                 metric.add(state, results[output], arrays[target.name], target)
-        if not rows:
-            raise DataError("the data to evaluate has no rows")
-        logs = {key: value / rows for key, value in totals.items()}
-        for metric, state in states:
-            logs[metric.name] = float(metric.result(state, logs))
-        return logs
+        return tallies
 
     def predict(self, x: Any, batch_size: int) -> Any:
         """Return the outputs for x, batch by batch."""
@@ -77,14 +111,6 @@ class Evaluation:
         """Keep the inputs of a batch, for the check of an export."""
         self.sample = {n: arrays[n] for n in self.plan.inputs}
 
-    def _share(self, arrays: Mapping[str, np.ndarray]) -> float:
-        """How much a batch counts: its rows, or the sum of their weights."""
-        self.remember(arrays)
-        weights = next(iter(self.plan.objective.extras), None)
-        if weights is not None:
-            return float(arrays[weights].sum())
-        return next((len(a) for a in arrays.values() if a.ndim), 1)
-
     def _session(self, with_loss: bool) -> BoundSession:
         plan = self.plan
         tensors = plan.store.tensors()
@@ -97,3 +123,15 @@ class Evaluation:
         return BoundSession(
             model, session_options(self.threads), tensors, {}, list(dict.fromkeys(free))
         )
+
+
+def dealt(data: Data, group: Group) -> Iterator[Batch]:
+    """The batches that this process looks at: neighbours where their number is known, else each in turn."""
+    if group.size == 1:
+        return data.epoch(0)
+    try:
+        count = len(data)
+    except TypeError:
+        return (b for b in data.epoch(0) if b.number % group.size == group.rank)
+    first, last = (count * (group.rank + i) // group.size for i in range(2))
+    return itertools.islice(data.epoch(0, first), last - first)

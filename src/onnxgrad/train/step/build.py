@@ -42,6 +42,13 @@ class Objective:
         """Return everything that a batch gives beside the model's inputs."""
         return [*self.targets.values(), *self.extras.values()]
 
+    def weight(self, arrays: Mapping[str, np.ndarray]) -> float:
+        """How much a batch counts beside others: its rows, or the sum of their weights."""
+        weights = next(iter(self.extras), None)
+        if weights is not None:
+            return float(arrays[weights].sum())
+        return next((len(a) for a in arrays.values() if a.ndim), 1)
+
 
 @dataclass
 class TrainingGraph:

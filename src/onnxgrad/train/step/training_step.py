@@ -9,19 +9,13 @@ import numpy as np
 
 from onnxgrad import _native, kernels
 from onnxgrad.train.optimizers import Incoming
-from onnxgrad.train.parallel import Communicator
+from onnxgrad.train.parallel import Division
 from onnxgrad.train.step.bound_session import BoundSession, session_options
 from onnxgrad.train.step.check import Checker, of_input, of_target
 from onnxgrad.train.step.clock import Clock
+from onnxgrad.train.step.divided_run import DividedRun
+from onnxgrad.train.step.not_finite import NotFinite
 from onnxgrad.train.step.setup import TrainingPlan
-
-
-class NotFinite(Exception):
-    """A loss or gradient that is not finite; `what` says which. Nothing was changed."""
-
-    def __init__(self, what: str):
-        super().__init__(f"{what} is not finite")
-        self.what = what
 
 
 class TrainingStep:
@@ -31,7 +25,7 @@ class TrainingStep:
         self,
         plan: TrainingPlan,
         threads: int | None,
-        communicator: Communicator,
+        division: Division,
         *,
         clip_norm: float | None,
         clip_value: float | None,
@@ -42,7 +36,7 @@ class TrainingStep:
                 raise ValueError(f"{name} is {value!r}, expected a number > 0")
         if accumulate < 1:
             raise ValueError(f"accumulate is {accumulate!r}, expected at least 1")
-        self.plan, self.store, self.communicator = plan, plan.store, communicator
+        self.plan, self.store, self.division = plan, plan.store, division
         self.clip_norm, self.clip_value, self.accumulate = clip_norm, clip_value, accumulate
         self.steps = 0  # of the optimizer
         self.batches = 0
@@ -59,6 +53,7 @@ class TrainingStep:
         self.session = BoundSession(
             graph.model, session_options(threads), self.bound_inputs(), self._bound_outputs()
         )
+        self._divided = DividedRun(plan, division, self.clock) if division.share else None
 
     def bound_inputs(self) -> dict[str, np.ndarray]:
         """Return the inputs of the training graph that are no part of a batch."""
@@ -72,14 +67,21 @@ class TrainingStep:
         outputs.update((new, store.next_statistics[n]) for n, new in graph.statistics.items())
         return outputs
 
-    def step(self, arrays: Mapping[str, np.ndarray], rates: Sequence[float]) -> dict[str, float]:
+    def step(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        rates: Sequence[float],
+        cuts: Sequence[int] | None = None,
+    ) -> dict[str, float]:
         """Run on a checked batch, and apply the gradients when their time has come.
 
-        Raises NotFinite, and has changed nothing then.
+        `cuts` are where its micro-batches begin and end, where a batch is divided. Raises NotFinite, and
+        has changed nothing then.
         """
-        self.differentiate(arrays)
-        logs = {"loss": float(self._loss)}
-        logs.update((f"{o}_loss", float(v)) for o, v in self._parts.items())
+        if self._divided is None:
+            logs = self.differentiate(arrays)
+        else:
+            logs = self._divided.run(self.run, arrays, cuts, self.batches)
         if not math.isfinite(logs["loss"]):
             raise NotFinite("loss")
         norm = None
@@ -93,11 +95,19 @@ class TrainingStep:
         self.batches += 1
         return logs if norm is None else {**logs, "grad_norm": norm}
 
-    def differentiate(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def differentiate(self, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Run on a checked batch: loss, gradients and new statistics lie in their buffers then, not applied."""
         self.plan.set_batch(self.batches)
+        return self.run(arrays)
+
+    def run(self, arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Run the training graph; return the losses."""
         with self.clock("forward and backward"):
             self.session.run(arrays)
+        return {
+            "loss": float(self._loss),
+            **{f"{o}_loss": float(v) for o, v in self._parts.items()},
+        }
 
     def resume(self, steps: int, batches: int) -> None:
         """Continue the count of a checkpoint; gradients that wait belong to the past."""
@@ -135,9 +145,6 @@ class TrainingStep:
 
     def _update(self, rates: Sequence[float], count: int) -> float:
         """Clip and apply the gradients, the sum of `count` batches; return their norm."""
-        if self.communicator.size > 1:
-            with self.clock("other processes"):
-                self.communicator.average([s.g for s in self.store.segments])
         with self.clock("optimizer"), kernels.at_most(self.threads):
             return self._apply_update(rates, count)
 
