@@ -250,7 +250,7 @@ def settings_bomb(box):
     return [*trained_on(box, dataset(box)), "--config", "c.yaml"]
 
 
-@case("c.yaml is no YAML")
+@case("c.yaml is not YAML")
 def settings_with_code(box):
     """--config that asks for a call of os.system"""
     (box / "c.yaml").write_text('lr: !!python/object/apply:os.system ["touch ../outside/evil"]')

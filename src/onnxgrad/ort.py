@@ -199,7 +199,7 @@ def _thread_count(threads: Any) -> int:
 
 
 def _proto(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto | None:
-    """The model without its external data; None for what is no ONNX model: that is ONNX Runtime's to say."""
+    """The model without its external data; None for what is not an ONNX model: that is ONNX Runtime's to say."""
     from onnxgrad.files.models import read_proto
 
     try:

@@ -1,4 +1,4 @@
-"""What cannot be differentiated, and what is no model: exact texts."""
+"""What cannot be differentiated, and what is not a model: exact texts."""
 
 from pathlib import Path
 

@@ -34,7 +34,9 @@ def test_a_checkpoint_that_is_none(tmp_path):
     expect(RuntimeError, "is a folder, expected a checkpoint file", lambda: load(tmp_path))
     (tmp_path / "text").write_bytes(b"hello world, this is no checkpoint")
     expect(
-        RuntimeError, r"no checkpoint .* begins with b'hello wo'", lambda: load(tmp_path / "text")
+        RuntimeError,
+        r"not a checkpoint .* begins with b'hello wo'",
+        lambda: load(tmp_path / "text"),
     )
     (tmp_path / "empty").touch()
     expect(RuntimeError, "no checkpoint", lambda: load(tmp_path / "empty"))
@@ -61,14 +63,16 @@ def test_a_damaged_checkpoint_never_crashes(files, tmp_path):
 
 def test_models_that_are_none(files, tmp_path):
     state = files.state()
-    (tmp_path / "text.onnx").write_bytes(b"hello world, this is no model")
+    (tmp_path / "text.onnx").write_bytes(b"hello world, this is not a model")
     expect(
         RuntimeError,
         "training model .*nope.onnx cannot be read",
         lambda: Module(tmp_path / "nope.onnx", state),
     )
     expect(
-        RuntimeError, "text.onnx is no ONNX model", lambda: Module(tmp_path / "text.onnx", state)
+        RuntimeError,
+        "text.onnx is not an ONNX model",
+        lambda: Module(tmp_path / "text.onnx", state),
     )
     training = files.folder / "training_model.onnx"
     expect(RuntimeError, "evaluation model .*nope.onnx cannot be read",

@@ -157,11 +157,11 @@ def pipe(tmp_path):
 
 
 def empty_name(tmp_path):
-    return write(tmp_path / "a", model("")), "'' is no name of a file"
+    return write(tmp_path / "a", model("")), "'' is not a file name"
 
 
 def name_with_a_line_end(tmp_path):
-    return write(tmp_path / "a", model("a\nb")), "is no name of a file"
+    return write(tmp_path / "a", model("a\nb")), "is not a file name"
 
 
 BAD = [

@@ -17,14 +17,14 @@ NO_TEXT, WITH_ZERO = "\ud800", "dX\0more"
 
 
 class Shown:
-    """Shown as something that is no text."""
+    """Shown as something that is not text."""
 
     def __repr__(self):
         return NO_TEXT
 
 
 class Misleading:
-    """An array whose rank is no number."""
+    """An array whose rank is not a number."""
 
     def ndim(self):
         """Not called."""

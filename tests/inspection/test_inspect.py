@@ -195,7 +195,7 @@ UNREADABLE = [
     ("a missing file", lambda t: t / "nothing.onnx", "no such file"),
     ("a folder", lambda t: t, "is a folder, expected an ONNX file"),
     ("an empty file", written("empty.onnx", b""), "is empty, expected an ONNX model"),
-    ("a text", written("text.onnx", b"hello, this is no model at all\n" * 10), "no ONNX model"),
+    ("a text", written("text.onnx", b"hello, this is not a model at all\n" * 10), "no ONNX model"),
     (
         "a picture",
         written("picture.onnx", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4),

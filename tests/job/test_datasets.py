@@ -51,8 +51,8 @@ BAD_DATA = [
         text("c.csv", b"a,b,c,d,label\n1,2,3,4,0\n1,,3,4,0\n"),
         "c.csv, line 3: column 'b' is empty",
     ),
-    ("a binary called .csv", text("b.csv", bytes(range(128, 256)) * 9), "b.csv is no CSV text"),
-    ("a text called .npz", text("t.npz", b"hello"), "t.npz is no .npz file"),
+    ("a binary called .csv", text("b.csv", bytes(range(128, 256)) * 9), "b.csv is not CSV text"),
+    ("a text called .npz", text("t.npz", b"hello"), "t.npz is not an .npz file"),
     ("broken JSON", text("j.jsonl", b'{"x": [1,2,3,4], "label": 0}\n{"x": \n'), "j.jsonl, line 2:"),
     (
         "other names",
@@ -82,7 +82,7 @@ def test_bad_data_is_refused_and_an_earlier_result_is_kept(title, make, expected
 BAD_TEXT = [
     ("no header", b"1,2,3,4,0\n1,2,3,4,1\n", "begins with numbers, expected a first line that names"),
     ("a name twice", b"a,a,c,d,label\n1,2,3,4,0\n", "the header has the name 'a' twice"),
-    ("an open quote", b'a,b,c,d,label\n1,2,3,4,"0\n', "is no CSV text"),
+    ("an open quote", b'a,b,c,d,label\n1,2,3,4,"0\n', "is not CSV text"),
     ("a word", b"a,b,c,d,label\n1,2,3,4,0\n1,NA,3,4,0\n", "line 3: column 'b' holds 'NA'"),
     ("NaN", b"a,b,c,d,label\n1,2,3,4,0\n\n1,nan,3,4,0\n", "bad.csv: input 'x' holds NaN in line 4"),
     ("a column too many", b"id,a,b,c,d,label\n7,1,2,3,4,0\n", "has 5 columns beside the target 'label'"),

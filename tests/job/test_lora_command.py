@@ -62,7 +62,7 @@ REFUSED = [
         ("-o", "a", "--lora", "targets=q_proj"),
         "lora: the target 'q_proj' matches none of the model's",
     ),
-    (("-o", "a", "--lora-from", "d.npz"), "d.npz is no adapter of onnxruntime"),
+    (("-o", "a", "--lora-from", "d.npz"), "d.npz is not an adapter of onnxruntime"),
     (("-o", "a", "--lora-from", "nothing"), "the adapter nothing does not exist"),
 ]
 

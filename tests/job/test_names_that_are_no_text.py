@@ -29,7 +29,7 @@ def test_a_run_of_such_files_writes_all_that_it_should(tmp_path, monkeypatch, ca
     assert main(["train", "--resume", "run", "--epochs", "2", "--quiet"]) == 0
     capsys.readouterr()
     assert main([*command, "-o", os.fsdecode(b"\xff.onnx")]) == 2  # onnxruntime could not try it
-    assert "has bytes that are no text" in capsys.readouterr().err
+    assert "has bytes that are not text" in capsys.readouterr().err
 
 
 def test_what_is_no_text_is_printed_as_such():

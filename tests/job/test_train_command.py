@@ -234,7 +234,7 @@ CONFIGS = [
     ("epochs: many", "epochs is 'many', expected a whole number"),
     ("freeze_bn: 3", "freeze_bn is 3, expected true or false"),
     ("- a", "holds a list, expected settings such as 'epochs: 5'"),
-    ("{", "is no YAML"),
+    ("{", "is not YAML"),
 ]
 
 

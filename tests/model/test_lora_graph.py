@@ -185,7 +185,7 @@ REFUSED = [
     (lambda: Lora.parse("r=eight"), "lora: r is 'eight', expected a whole number"),
     (
         lambda: Lora.parse("rank=8"),
-        "lora: 'rank=8' is no setting, expected r=8 or another of r, alpha, dropout, targets, "
+        "lora: 'rank=8' is not a setting, expected r=8 or another of r, alpha, dropout, targets, "
         "variant, modules_to_save, start, seed",
     ),
     (

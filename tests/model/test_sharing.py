@@ -88,9 +88,11 @@ def test_tie_keeps_a_tensor_one(pattern):
 
 
 def test_a_tie_that_means_nothing_is_refused():
-    with pytest.raises(ValueError, match="tie names 'w1', which is no shared tensor of the model"):
+    with pytest.raises(
+        ValueError, match="tie names 'w1', which is not a shared tensor of the model"
+    ):
         TrainableModel(models.torchscript_norms(), tie="w1")
-    with pytest.raises(ValueError, match="untie names 'nothing', which is no shared tensor"):
+    with pytest.raises(ValueError, match="untie names 'nothing', which is not a shared tensor"):
         TrainableModel(models.torchscript_norms(), untie="nothing")
 
 

@@ -26,5 +26,5 @@ class CommandParser(argparse.ArgumentParser):
 def at_least_one(text: str) -> int:
     """A whole number from 1 on."""
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     from onnxgrad.inspection.reading import read
 
     model = ModelFile.of(options.model)
-    read(model)  # a file that is no model gives its sentence here
+    read(model)  # a file that is not a model gives its sentence here
     trained, frozen = choose(model, options.train, options.freeze)
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)

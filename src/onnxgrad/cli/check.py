@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         from onnxgrad.inspection.reading import read
 
         model = ModelFile.of(options.model)
-        read(model)  # a file that is no model gives its sentence here
+        read(model)  # a file that is not a model gives its sentence here
         verdict = running.verdict()
     if verdict.crashed:
         raise ModelError(f"{options.model}: {verdict.text}")

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     config = gather(options)
     if not config.output.endswith(".svg"):
         raise ConfigError(
-            f"-o {config.output} is no picture's name, expected one that ends in .svg"
+            f"-o {config.output} is not the name of a picture, expected one ending in .svg"
         )
     console = Console(highlight=False, quiet=options.json)
     job = TrainingJob(options.model, config, leaves_folder=False)

@@ -52,7 +52,7 @@ def read_examples(path: str | os.PathLike[str], tokenizer: Tokenizer) -> list[Ex
         try:
             record = parse_json(line)
         except ValueError as error:
-            raise DataError(f"{path}, line {number}: no JSON ({error})") from error
+            raise DataError(f"{path}, line {number}: not JSON ({error})") from error
         example = _example(record, tokenizer, f"{path}, line {number}")
         example.line = number
         if not any(example.learned[1:]):

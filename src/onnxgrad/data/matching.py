@@ -314,7 +314,7 @@ def _side_by_side(value: ir.Value, names: list[str], table: Table, matched: Matc
 
 
 def _refuse_text(value: ir.Value, name: str, table: Table) -> None:
-    """Name the first cell that is no number."""
+    """Name the first cell that is not a number."""
     for row, cells in enumerate(table.head(name)):
         for text in np.ravel(cells):
             if not is_number(str(text)):

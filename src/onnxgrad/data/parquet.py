@@ -211,7 +211,7 @@ def _open(path: Path) -> Any:
     except FileError:
         raise
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path} is no Parquet file: {error}") from error
+        raise DataError(f"{path} is not a Parquet file: {error}") from error
 
 
 def _is_plain(values: Any) -> bool:

@@ -90,7 +90,7 @@ def _csv(path: Path) -> Table:
     try:
         return _csv_table(path)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is no CSV text: {error}") from error
+        raise DataError(f"{path} is not CSV text: {error}") from error
 
 
 def _csv_table(path: Path) -> Table:

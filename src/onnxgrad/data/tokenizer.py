@@ -50,7 +50,7 @@ class Tokenizer:
         except FileError as error:
             raise DataError(str(error)) from error
         except Exception as error:  # the package raises bare Exceptions
-            raise DataError(f"{self.path} is no tokenizer.json: {error}") from error
+            raise DataError(f"{self.path} is not a tokenizer.json: {error}") from error
         self._native.no_padding()  # some files pad every text to 128 tokens: batches do that
         self._native.no_truncation()
         self._length: int | None = None

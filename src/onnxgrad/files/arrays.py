@@ -37,7 +37,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         Exception
     ) as error:  # zipfile, zlib and NumPy have many: BadZipFile, EOFError, SyntaxError
         raise DataError(
-            f"{printable(path)} is no .npz file of plain arrays: {printable(error)}"
+            f"{printable(path)} is not an .npz file of plain arrays: {printable(error)}"
         ) from error
 
 
@@ -105,7 +105,7 @@ def map_npy(path: str | os.PathLike[str]) -> np.ndarray:
         raise
     except Exception as error:
         raise DataError(
-            f"{printable(path)} is no .npy file of a plain array: {printable(error)}"
+            f"{printable(path)} is not an .npy file of a plain array: {printable(error)}"
         ) from error
 
 
@@ -136,7 +136,9 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     try:
         return load(data)
     except Exception as error:  # SafetensorError, and what NumPy says of types that it lacks
-        raise DataError(f"{printable(path)} is no safetensors file: {printable(error)}") from error
+        raise DataError(
+            f"{printable(path)} is not a safetensors file: {printable(error)}"
+        ) from error
 
 
 def save_safetensors(arrays: dict[str, np.ndarray], path: Path) -> None:

@@ -73,7 +73,7 @@ def translated(error: Exception, model: Any = None) -> Exception:
         return ModelError(f"{name}: {library} refuses it: {first_line(root(error))}")
     complaint = _checker(model)
     if complaint:
-        return ModelError(f"{name} is no valid ONNX model: {complaint}")
+        return ModelError(f"{name} is not a valid ONNX model: {complaint}")
     return InternalError(f"{name}: {bug(error)}")
 
 

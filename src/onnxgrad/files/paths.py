@@ -16,7 +16,7 @@ _HALVES = re.compile(r"[\ud800-\udfff]")  # of what is no character, such as a b
 
 
 def printable(name: object) -> str:
-    """A name from a file without what would move the cursor, ring a bell, reverse the line, or is no text."""
+    """A name from a file without what would move the cursor, ring a bell, reverse the line, or is not text."""
     return _HALVES.sub("�", _CONTROL.sub("�", str(name)))
 
 
@@ -31,7 +31,7 @@ def regular_file(path: str | os.PathLike[str], expected: str = "a file") -> os.s
     except (FileNotFoundError, NotADirectoryError):
         raise MissingFileError(f"{printable(path)}: no such file") from None
     except ValueError:  # a NUL in the name
-        raise FileError(f"{printable(path)!r} is no name of a file") from None
+        raise FileError(f"{printable(path)!r} is not a file name") from None
     if not stat.S_ISREG(status.st_mode):
         raise FileError(f"{printable(path)} is {kind(status.st_mode)}, expected {expected}")
     return status
@@ -72,7 +72,7 @@ def inside(location: str, *folders: str | os.PathLike[str]) -> Path:
     absolute, climbs out, or leads out by a link.
     """
     if not location or _CONTROL.search(location):
-        raise FileError(f"{printable(location)!r} is no name of a file")
+        raise FileError(f"{printable(location)!r} is not a file name")
     if os.path.isabs(location) or Path(location).drive:
         raise FileError(f"{location!r} is absolute, expected a name inside the folder")
     if os.path.normpath(location).split(os.sep)[0] == os.pardir:

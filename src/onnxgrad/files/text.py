@@ -19,11 +19,11 @@ def open_text(path: str | os.PathLike[str], encoding: str = "utf-8-sig") -> Text
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """A whole text file. Raises FileError where it is no text."""
+    """A whole text file. Raises FileError where it is not text."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FileError(f"{printable(path)} is no text: {error}") from error
+        raise FileError(f"{printable(path)} is not text: {error}") from error
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
@@ -33,7 +33,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     except ValueError as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(f"{printable(path)} is no JSON: {error}") from error
+        raise FileError(f"{printable(path)} is not JSON: {error}") from error
 
 
 def parse_json(text: str) -> Any:

@@ -250,7 +250,7 @@ def read(path: str) -> dict[str, Any]:
     except FileError as error:
         raise ConfigError(str(error)) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError:
         raise ConfigError(f"{path} is nested deeper than can be followed") from None
     if not isinstance(data, dict):

@@ -30,14 +30,14 @@ def saved_arguments(folder: Path) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise ValueError(f"it holds a {type(found).__name__}, expected settings")
         if not isinstance(found.get("model", ""), str):
-            raise ValueError("its model is no text")
+            raise ValueError("its model is not text")
         settings = [
             checked(str(folder / ARGUMENTS), k, v) for k, v in found.items() if k != "model"
         ]
         return {"model": found.get("model"), **dict(settings)}
     except OSError:
         raise ConfigError(
-            f"--resume {folder} is no run folder: it has no {ARGUMENTS}. Name a folder such as runs/model-1"
+            f"--resume {folder} is not a run folder: it has no {ARGUMENTS}. Name a folder such as runs/model-1"
         ) from None
     except ValueError as error:
         raise ConfigError(f"{folder / ARGUMENTS} is damaged: {error}") from error
@@ -84,7 +84,7 @@ def check_output(config: Config, model: str, *, adapter: bool) -> None:
     output, path = config.output, Path(config.output)
     if not output.isascii() and printable(output) != output:
         raise ConfigError(
-            f"-o {printable(output)} has bytes that are no text: onnxruntime opens no such file"
+            f"-o {printable(output)} has bytes that are not text: onnxruntime opens no such file"
         )
     if adapter:
         if path.suffix == ".onnx":

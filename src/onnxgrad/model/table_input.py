@@ -44,7 +44,7 @@ class TableInput(Change):
     fill: what takes the place of NaN. mean, deviation: (x - mean) / deviation; each is one number,
         or one for each of a row.
 
-    Raises ModelError for an input that is no float, or a model too old for the operators.
+    Raises ModelError for an input that is not a float, or a model too old for the operators.
     """
 
     def __init__(

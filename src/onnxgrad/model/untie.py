@@ -106,7 +106,7 @@ def check_used(what: str, wanted: list[str], known: list[list[str]]) -> None:
         if pattern != "all" and not any(names_match(names, [pattern]) for names in known):
             listed = ", ".join(repr(names[0]) for names in known[:4]) or "none"
             raise ValueError(
-                f"{what} names {pattern!r}, which is no shared tensor of the model; those are {listed}"
+                f"{what} names {pattern!r}, which is not a shared tensor of the model; those are {listed}"
             )
 
 

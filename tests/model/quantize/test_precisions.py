@@ -164,14 +164,17 @@ def test_words():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (dict(nodes="nothing=float"), "nodes names 'nothing', which is no node; nodes are 'stem'"),
+        (
+            dict(nodes="nothing=float"),
+            "nodes names 'nothing', which is not a node; nodes are 'stem'",
+        ),
         (dict(only=["nothing*"]), "only names 'nothing"),
         (
             dict(nodes="fc1=int8", block=16),
             "int8 in blocks and int8 activations, for which onnxruntime has no",
         ),
         (dict(nodes="head"), "nodes has 'head', expected NODE=PRECISION"),
-        (dict(nodes={"head": "int3"}), "'int3' is no precision"),
+        (dict(nodes={"head": "int3"}), "'int3' is not a precision"),
     ],
 )
 def test_what_is_refused(settings, said, rows):

@@ -159,7 +159,7 @@ def test_what_is_excluded_stays_float(trained, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("int7", "'int7' is no precision, expected one of int8"),
+        ("int7", "'int7' is not a precision, expected one of int8"),
         ("int8,activations=int7", "activations is 'int7', expected one of"),
         ("int8,scales=guessed", "scales is 'guessed', expected one of learned, observed, fixed"),
         ("int4,block=1", "block is 1, expected 0 or at least 2"),

@@ -67,7 +67,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     if buffer[4:8] != IDENTIFIER:
         begins = buffer[:8]
         raise DropInError(
-            f"{path} is no checkpoint of onnxruntime training: it begins with {begins!r}, expected "
+            f"{path} is not a checkpoint of onnxruntime training: it begins with {begins!r}, expected "
             f"{IDENTIFIER!r} from its fifth byte on; give the file `checkpoint` that "
             "generate_artifacts wrote"
         )

@@ -35,7 +35,7 @@ def read_tensors(path: str | os.PathLike[str]) -> Checkpoint:
     try:
         return Checkpoint(reader(path), {})
     except Exception as error:
-        raise DropInError(f"{path} is no {path.suffix} file: {error}") from error
+        raise DropInError(f"{path} is not a {path.suffix} file: {error}") from error
 
 
 def _onnx(path: Path) -> dict[str, np.ndarray]:

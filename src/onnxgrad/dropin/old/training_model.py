@@ -53,9 +53,9 @@ def load(path: str | os.PathLike[str], role: str) -> onnx.ModelProto:
         reason = error.strerror or "no such file"
         raise DropInError(f"the {role} model {path} cannot be read: {reason}") from error
     except OnnxGradError as error:
-        raise DropInError(f"the {role} model {path} is no ONNX model: {error}") from error
+        raise DropInError(f"the {role} model {path} is not an ONNX model: {error}") from error
     if not model.graph.node and not model.graph.output:
-        raise DropInError(f"the {role} model {path} is no ONNX model: it has no graph")
+        raise DropInError(f"the {role} model {path} is not an ONNX model: it has no graph")
     return model
 
 

@@ -70,7 +70,7 @@ class LoraChange(Change):
         for name in new:
             if name not in known:
                 raise AdapterError(
-                    f"the weight {name!r} is no tensor of the file, so that nothing can be merged into it; "
+                    f"the weight {name!r} is not a tensor of the file, so that nothing can be merged into it; "
                     "write an adapter instead"
                 )
         draft.tensors = {n: a for n, a in tensors.items() if n not in adapter.tensors} | new

@@ -68,7 +68,7 @@ def as_kept(layer: Layer, new: np.ndarray) -> np.ndarray:
 def _array(value: ir.Value, what: str) -> np.ndarray:
     tensor = ir.convenience.get_const_tensor(value)
     if tensor is None:
-        raise AdapterError(f"lora: {what} {value.name!r} is no constant of the model")
+        raise AdapterError(f"lora: {what} {value.name!r} is not a constant of the model")
     return tensor.numpy()
 
 
@@ -140,7 +140,7 @@ def _integers(node: ir.Node) -> np.ndarray:
     factors = scales.producer()
     constants = [v for v in factors.inputs if ir.convenience.get_const_tensor(v) is not None]
     if not constants:
-        raise AdapterError(f"lora: the scale of {node.name!r} is no constant of the model")
+        raise AdapterError(f"lora: the scale of {node.name!r} is not a constant of the model")
     scale = _array(constants[0], "the scale").astype(np.float64)
     zero = np.zeros(())
     if len(node.inputs) > 3 and node.inputs[3] is not None:

@@ -35,7 +35,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         raise AdapterError(f"the adapter {path} cannot be read: {error}") from error
     if buffer[4:8] != _IDENTIFIER:
         raise AdapterError(
-            f"{path} is no adapter of onnxruntime: expected {_IDENTIFIER!r} from its fifth byte on"
+            f"{path} is not an adapter of onnxruntime: expected {_IDENTIFIER!r} from its fifth byte on"
         )
     try:
         return _tensors(path, Reader.root(buffer))

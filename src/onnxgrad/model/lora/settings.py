@@ -79,7 +79,7 @@ class Lora:
             key, equals, value = (x.strip() for x in part.partition("="))
             if key not in FIELDS or not equals or not value:
                 raise AdapterError(
-                    f"lora: {part!r} is no setting, expected r=8 or another of {', '.join(FIELDS)}"
+                    f"lora: {part!r} is not a setting, expected r=8 or another of {', '.join(FIELDS)}"
                 )
             values[key] = _read(key, value)
         return cls(**values)

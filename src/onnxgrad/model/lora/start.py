@@ -65,7 +65,7 @@ def _as_it_is(layer: Layer, part: str, array: np.ndarray) -> np.ndarray:
 
 
 def _sorted(path: Path, tensors: dict[str, np.ndarray], layers: list[Layer]) -> tuple[dict, dict]:
-    """Give each tensor to its layer; what is no part of a branch is a weight trained in full."""
+    """Give each tensor to its layer; what is not a part of a branch is a weight trained in full."""
     parts: dict[str, dict[str, np.ndarray]] = {}
     full: dict[str, np.ndarray] = {}
     for name, array in sorted(tensors.items()):

@@ -37,7 +37,7 @@ class Names:
             if not nodes and not fnmatch.filter(self.original, pattern):
                 listed = ", ".join(map(repr, self.original[:4]))
                 raise ConfigError(
-                    f"quantize: {setting} names {pattern!r}, which is no node; nodes are {listed} …"
+                    f"quantize: {setting} names {pattern!r}, which is not a node; nodes are {listed} …"
                 )
             found |= nodes
         return found

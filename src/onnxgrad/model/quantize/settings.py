@@ -44,7 +44,7 @@ class Precision:
         if found is None:
             known = ", ".join((*WEIGHTS, FLOAT))
             raise ValueError(
-                f"quantize: {word!r} is no precision, expected one of {known}, or as w4a8, w4b32a8, w4"
+                f"quantize: {word!r} is not a precision, expected one of {known}, or as w4a8, w4b32a8, w4"
             )
         bits, given, read = found.groups()
         signed = "u" if activations.startswith("u") and read else ""
