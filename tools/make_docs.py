@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from onnxgrad import kernels
+from onnxgrad.autodiff.coverage import coverage
 from onnxgrad.cli import build_parser
 from onnxgrad.cli.ops import accuracy_text, default_text
 from onnxgrad.contracts import Contract, contracts
@@ -169,6 +170,7 @@ PAGES = {
     "docs/flags.md": flags_page,
     "docs/ops.md": ops_page,
     "docs/accuracy.md": accuracy_page,
+    "docs/coverage.md": coverage,
     "src/onnxgrad/kernels.pyi": kernels_stub,
 }
 

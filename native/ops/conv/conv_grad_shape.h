@@ -28,8 +28,8 @@ struct ConvShape {
   Dim taps() const { return kernel.size(); }
 };
 
-// What Conv has, and winograd_tile.
-inline Contract with_conv_attributes(Contract contract) {
+// The attributes that Conv and ConvTranspose share.
+inline Contract with_kernel_attributes(Contract contract) {
   return contract
       .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
             "how pads follow from the shapes")
@@ -39,7 +39,12 @@ inline Contract with_conv_attributes(Contract contract) {
       .attr("group", 1, "number of groups that channels and filters are divided into")
       .within(1)
       .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
-      .within(0, kMaxElements)
+      .within(0, kMaxElements);
+}
+
+// What Conv has, and winograd_tile.
+inline Contract with_conv_attributes(Contract contract) {
+  return with_kernel_attributes(contract)
       .attr("pads", Kind::integers,
             "zeros before each spatial dim, then after each; none when absent")
       .within(0)

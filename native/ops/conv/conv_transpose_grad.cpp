@@ -4,22 +4,13 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& conv_transpose_grad_contract() {
   static const Contract c =
-      Contract("ConvTransposeGrad")
+      with_kernel_attributes(Contract("ConvTransposeGrad"))
           .summary("Gradient of ConvTranspose, in any number of spatial dims.")
           .formula(
               "dX[n,c,i] = Σ dY[n,m,o]·W[c,m,k]; dW[c,m,k] = Σ X[n,c,i]·dY[n,m,o]; dBias[m] = Σ "
               "dY[n,m,o]; "
               "the sums over what o = i·stride + k·dilation − pad connects")
           .accuracy(Measure::rms, 2e-6, 1e-13)
-          .attr("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"},
-                "how pads follow from the shapes")
-          .attr("dilations", Kind::integers,
-                "distance between kernel elements; 1 along each spatial dim when absent")
-          .within(1)
-          .attr("group", 1, "number of groups that channels and filters are divided into")
-          .within(1)
-          .attr("kernel_shape", Kind::integers, "the kernel dims; taken from W when absent")
-          .within(0, kMaxElements)
           .attr("output_padding", Kind::integers,
                 "elements added after each spatial dim of Y; none when absent")
           .within(0)

@@ -4,18 +4,12 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& fake_quant_contract() {
   static const Contract c =
-      Contract("FakeQuant")
+      with_range_attributes(Contract("FakeQuant"), "scale")
           .summary("Quantises to integers and back: what a quantised model will make of a tensor.")
           .formula(
               "r = clip(round(input / scale) + z, quant_min, quant_max) − z, halves to even; "
               "output = r · scale")
           .accuracy(Measure::rms, 2e-7, 1e-15)
-          .attr("quant_min", 0, "the smallest integer")
-          .attr("quant_max", 255, "the largest integer")
-          .attr("axis", 1, "the axis along which scales differ, where there are several")
-          .attr("block_size", 0,
-                "indices of the axis that share a scale; 0: a scale for each index, or one for all")
-          .within(0)
           .attr("scale_gradient", "exact", {"exact", "lsq", "lsq_log"},
                 "the pace of learned scales: see LearnedFakeQuantGrad, which reads it")
           .attr("batched", 0, "1: axis 0 is a batch, for scale_gradient")

@@ -19,6 +19,17 @@ struct QuantShape {
   Dim scales() const { return blockwise() ? outer * blocks * inner : axis; }
 };
 
+// The integers, and along which axis or in which blocks `what` (a scale, a range) differs.
+inline Contract with_range_attributes(Contract contract, const std::string& what) {
+  return contract.attr("quant_min", 0, "the smallest integer")
+      .attr("quant_max", 255, "the largest integer")
+      .attr("axis", 1, "the axis along which " + what + "s differ, where there are several")
+      .attr("block_size", 0,
+            "indices of the axis that share a " + what + "; 0: a " + what +
+                " for each index, or one for all")
+      .within(0);
+}
+
 // Reads the layout from the shapes of `x` and `scale` and the attributes axis and block_size;
 // fails where they disagree.
 inline QuantShape quant_shape(const Call& call, std::string_view x_name,

@@ -7,7 +7,7 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& learned_fake_quant_grad_contract() {
   static const Contract c =
-      Contract("LearnedFakeQuantGrad")
+      with_range_attributes(Contract("LearnedFakeQuantGrad"), "scale")
           .summary(
               "Gradient of FakeQuant for its input and for scales and zero points that are learned "
               "(LSQ, LSQ+).")
@@ -20,12 +20,6 @@ const Contract& learned_fake_quant_grad_contract() {
               "share a scale and q = max(quant_max − z, z − quant_min − 1)")
           .accuracy(Measure::rms, 2e-6, 1e-13)
           .accuracy_of("dX", Measure::ulp, 5, 1e-13)
-          .attr("quant_min", 0, "the smallest integer")
-          .attr("quant_max", 255, "the largest integer")
-          .attr("axis", 1, "the axis along which scales differ, where there are several")
-          .attr("block_size", 0,
-                "indices of the axis that share a scale; 0: a scale for each index, or one for all")
-          .within(0)
           .attr("grad_factor", 1.0f, "what dscale and dzero_point are multiplied by")
           .attr("scale_gradient", "exact", {"exact", "lsq", "lsq_log"},
                 "the pace of learned scales: the derivative, LSQ's, or LSQ's for a scale that is "

@@ -7,7 +7,7 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& quant_observer_contract() {
   static const Contract c =
-      Contract("QuantObserver")
+      with_range_attributes(Contract("QuantObserver"), "range")
           .summary("Follows the range of a tensor, and says which scale and zero point cover it.")
           .formula(
               "where observe is not 0: new_low = low + momentum · (min(0, X) − low), new_high = "
@@ -19,12 +19,6 @@ const Contract& quant_observer_contract() {
               "with "
               "h = (quant_max − quant_min − 1) / 2, rounded up; an empty range has scale 1")
           .accuracy(Measure::rms, 1e-6, 1e-14)
-          .attr("quant_min", 0, "the smallest integer")
-          .attr("quant_max", 255, "the largest integer")
-          .attr("axis", 1, "the axis along which ranges differ, where there are several")
-          .attr("block_size", 0,
-                "indices of the axis that share a range; 0: a range for each index, or one for all")
-          .within(0)
           .attr("symmetric", 0, "1: 0 lies in the middle of the integers")
           .attr("momentum", 0.01f, "the share of the new range; 1: that alone")
           .input("X", "T[shape...]", "what is observed; not read where observe is 0")
