@@ -194,8 +194,51 @@ def _packed(op: str, factor: str, kind: str) -> Bench:
     return Bench(op, title, None, inputs, attributes, share="fma", flops=flops)
 
 
+def _vocabulary() -> Bench:
+    """512 rows of 512 numbers, 32,000 words."""
+    given = {
+        "X": normal(512, 512),
+        "labels": _s.integers(512, low=0, high=32_000),
+        "W": normal(512, 32_000, spread=0.05),
+    }
+    return bench(
+        "LinearCrossEntropy",
+        "512 rows of 512, 32,000 words",
+        "torch.autograd.grad(torch.nn.functional.cross_entropy(x @ W, labels), x)[0]",
+        torch_setup="x = X.requires_grad_()",
+        share="fma",
+        flops=4.0 * 512 * 512 * 32_000,
+        target=1.0,
+        outputs=("loss", "dX"),
+        **given,
+    )
+
+
+def _packed_vocabulary() -> Bench:
+    """The same with words in 4 bits."""
+    codes = _s.integers(32_000 * 512 // 2, low=0, high=256, dtype=np.uint8)
+    inputs = {
+        "X": normal(512, 512),
+        "labels": _s.integers(512, low=0, high=32_000),
+        "B": codes,
+        "scales": uniform(32_000 * 8, low=0.001, high=0.01),
+    }
+    attributes = {"K": 512, "N": 32_000, "block_size": 64}
+    return Bench(
+        "MatMulNBitsCrossEntropy",
+        "512 rows of 512, 32,000 words in 4 bits",
+        None,
+        inputs,
+        attributes,
+        share="fma",
+        flops=4.0 * 512 * 512 * 32_000,
+    )
+
+
 # fmt: off
 BENCHES = [
+    _vocabulary(),
+    _packed_vocabulary(),
     _packed("MatMulNBitsTraining", "A", "scales"),
     _packed("MatMulNBitsGrad", "dY", "scales"),
     _packed("MatMulBnb4Training", "A", "absmax"),

@@ -865,3 +865,43 @@ def mat_mul_bnb4_grad(
     out: Out = ...,
 ) -> Array:
     """Input gradient of MatMulBnb4, whose W is frozen."""
+
+class LinearCrossEntropyResult(NamedTuple):
+    loss: Array
+    dX: Array | None
+
+def linear_cross_entropy(
+    X: Array,
+    labels: Array,
+    W: Array,
+    ignore_index: Array | None = ...,
+    *,
+    transB: int = ...,
+    reduction: str = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> LinearCrossEntropyResult:
+    """The last product of a model and its cross entropy, some rows at a time: the scores of a large vocabulary never exist as a whole."""
+
+class MatMulNBitsCrossEntropyResult(NamedTuple):
+    loss: Array
+    dX: Array | None
+
+def mat_mul_n_bits_cross_entropy(
+    X: Array,
+    labels: Array,
+    B: Array,
+    scales: Array,
+    zero_points: Array | None = ...,
+    zeros: Array | None = ...,
+    ignore_index: Array | None = ...,
+    *,
+    reduction: str = ...,
+    K: int = ...,
+    N: int = ...,
+    bits: int = ...,
+    block_size: int = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> MatMulNBitsCrossEntropyResult:
+    """LinearCrossEntropy with a matrix in small integers, as MatMulNBits has it."""

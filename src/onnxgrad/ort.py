@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,12 +88,14 @@ def _set_fusions(options: onnxruntime.SessionOptions, fusions: bool) -> None:
 class HeldModel:
     """A model whose large tensors stay in arrays of the caller: a session takes them from there.
 
-    Inside a message they would be copied three times on the way into a session. In `proto` they are
-    external data without a file.
+    Inside a message they would be copied three times on the way into a session. In `proto` the ones in `held` are
+    external data without a file, which onnxruntime copies once and may pack once more; those in `bound` are inputs,
+    which it reads where they lie, be it in the pages of a file.
     """
 
     proto: onnx.ModelProto
     held: dict[str, np.ndarray]
+    bound: dict[str, np.ndarray] = field(default_factory=dict)
 
     def whole(self) -> onnx.ModelProto:
         """Return a message with the tensors inside."""
@@ -104,6 +106,12 @@ class HeldModel:
                 tensor.ClearField("external_data")
                 tensor.ClearField("data_location")
                 tensor.raw_data = self.held[tensor.name].tobytes()
+        for value in [v for v in copy.graph.input if v.name in self.bound]:
+            kind = value.type.tensor_type
+            tensor = copy.graph.initializer.add(name=value.name, data_type=kind.elem_type)
+            tensor.dims.extend(d.dim_value for d in kind.shape.dim)
+            tensor.raw_data = self.bound[value.name].tobytes()
+            copy.graph.input.remove(value)
         return copy
 
 

@@ -11,10 +11,10 @@ BYTE = {"low": 0, "high": 256, "dtype": np.uint8}
 
 
 def nbits_case(factor, title, rows, K, N, bits=4, block_size=32, zero="", **more):
-    """`factor` is A of the forward product, or dY of the backward one."""
+    """`factor` is A or X of the forward product, or dY of the backward one."""
     blocks = -(-K // block_size)
     samples = {
-        factor: normal(*rows, K if factor == "A" else N),
+        factor: normal(*rows, N if factor == "dY" else K),
         "B": integers(N, blocks, block_size * bits // 8, **BYTE),
         "scales": uniform(N, blocks, low=0.01, high=0.1),
     }

@@ -9,7 +9,14 @@ import pytest
 
 pytest.importorskip("tokenizers")
 
-from onnxgrad.data.language import Example, Language, Tokenizer, generate, read_examples
+from onnxgrad.data.language import (
+    Example,
+    Language,
+    Tokenizer,
+    generate,
+    read_examples,
+    read_prompts,
+)
 from onnxgrad.demo import language
 from onnxgrad.errors import DataError
 
@@ -65,7 +72,7 @@ def test_long_rows_are_cut_and_said():
         "2 of 3 examples are cut at 8 tokens",
         "1 examples are left out: what is learned lies behind the cut",
     ]
-    assert [len(r.tokens) for r in data.rows] == [8, 2]
+    assert [len(r.tokens) for r in data.laid] == [8, 2]
 
 
 def test_packing_pads_nothing_and_learns_no_seam():
@@ -123,3 +130,51 @@ def test_generation_takes_the_likeliest_token_until_the_end(tokenizer):
         return found
 
     assert generate(logits, tokenizer, "hi", INPUTS) == "ok"
+
+
+TALK = [
+    {"role": "system", "content": "be short"}, {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "hello"}, {"role": "user", "content": "bye"},
+    {"role": "assistant", "content": "ciao"},
+]  # fmt: skip
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{{ m['role'] }}: {{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+def with_template(folder, template) -> Tokenizer:
+    settings = {"chat_template": template, "eos_token": {"content": "<eos>"}, "bos_token": None}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return Tokenizer(folder)
+
+
+def test_chats_are_written_by_the_models_own_template(tmp_path, tokenizer):
+    pytest.importorskip("jinja2")
+    tokenizer = with_template(tmp_path, TEMPLATE)
+    (example,) = read_examples(written(tmp_path, {"messages": TALK}), tokenizer)
+    ids = [t for t, used in zip(example.tokens, example.learned, strict=True) if used]
+    assert tokenizer.decode([t for t in ids if t != tokenizer.end]) == "hello\nciao\n"
+    assert ids.count(tokenizer.end) == 2, "the end of an answer is learned"
+    assert read_prompts(tmp_path / "d.jsonl", tokenizer) == [
+        "system: be short<eos>\nuser: hi<eos>\nassistant: hello<eos>\nuser: bye<eos>\nassistant: "
+    ]
+
+
+TEMPLATES = [
+    ("{% for m in messages %}", "is no template"),
+    ("{{ raise_exception('no system') }}", "fails: no system"),
+    ("{{ messages[0].__class__.__mro__ }}", "fails: access to attribute '__class__'"),
+    (
+        "{% for m in messages %}{{ loop.length }}{{ m['content'] }}{% endfor %}",
+        "writes earlier messages anew",
+    ),
+]
+
+
+@pytest.mark.parametrize(("template", "message"), TEMPLATES, ids=[m for _, m in TEMPLATES])
+def test_a_template_that_cannot_be_used_is_refused(tmp_path, tokenizer, template, message):
+    pytest.importorskip("jinja2")
+    tokenizer = with_template(tmp_path, template)
+    with pytest.raises(DataError, match=message):
+        read_examples(written(tmp_path, {"messages": TALK}), tokenizer)

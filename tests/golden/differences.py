@@ -61,5 +61,5 @@ EXTENSIONS: dict[str, str] = {
     "ClipGrad, ConvTraining, MaxPoolTraining, GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, "
     "SeededDropout, GeluTraining, AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, "
     "MatMulNBitsTraining, MatMulNBitsGrad, MatMulBnb4Training, MatMulBnb4Grad, "
-    "LearnedFakeQuantGrad, QuantObserver": "not in the old package",
+    "LinearCrossEntropy, MatMulNBitsCrossEntropy, LearnedFakeQuantGrad, QuantObserver": "not in the old package",
 }

@@ -141,4 +141,5 @@ def test_a_decoder_in_4_bits_learns_by_an_adapter(variant, tmp_path):
     got = session.run(["logits"], feeds, active)[0]
     x = {n: a for n, a in batch().items() if n != "target"}
     seen = x["attention_mask"].astype(bool)
-    np.testing.assert_allclose(got[seen], trainer.predict(x)[seen], rtol=0, atol=1e-4)
+    # accuracy_level 4 rounds what products read: a number between two steps of 8 bits may become either
+    np.testing.assert_allclose(got[seen], trainer.predict(x)[seen], rtol=0, atol=0.05)

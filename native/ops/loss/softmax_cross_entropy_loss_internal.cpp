@@ -26,43 +26,6 @@ const Contract& softmax_cross_entropy_loss_internal_contract() {
 
 namespace {
 
-// Σ exp(x − largest) in two parts: the largest themselves give 1 each,
-// `tops`, and all others `rest`. The logarithm of a probability near
-// 1 is −log1p(rest): beside a 1, a small rest would be rounded away.
-template <class T> ONNXGRAD_INLINE void add_exponential(Vec<T> below, Vec<T>& rest, Vec<T>& tops) {
-  const auto top = below == Vec<T>{};
-  rest += select(top, Vec<T>{}, exp<T>(below));
-  tops += select(top, splat<T>(T(1)), Vec<T>{});
-}
-inline double log_of_sum(double rest, double tops) {
-  return std::log(tops) + std::log1p(rest / tops);
-}
-
-// One label, its classes side by side: the largest, the sum of exponentials, the logarithms.
-template <class T> void set_log_row(Dim classes, const T* x, T* log_prob, bool streamed) {
-  Vec<T> top = splat<T>(-std::numeric_limits<T>::infinity());
-  each_register<T>(0, classes, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
-    if (n == lanes<T>)
-      top = at_least(top, load<T>(x + c));
-    else
-      for (Dim k = 0; k < n; ++k) top = at_least(top, splat<T>(x[c + k]));
-  });
-  T most = top[0];
-  for (Dim k = 1; k < lanes<T>; ++k) most = top[k] > most || top[k] != top[k] ? top[k] : most;
-  const Vec<T> largest = splat<T>(most);
-  double total[2] = {};
-  add_sums<2, T>(classes, total, [&](Dim c, Dim n, Vec<T>(&sum)[2]) ONNXGRAD_LAMBDA {
-    if (n == lanes<T>) return add_exponential<T>(load<T>(x + c) - largest, sum[0], sum[1]);
-    T below[lanes<T>];  // lanes past the end count as 0
-    for (Dim k = 0; k < lanes<T>; ++k)
-      below[k] = k < n ? x[c + k] - most : -std::numeric_limits<T>::infinity();
-    add_exponential<T>(load<T>(below), sum[0], sum[1]);
-  });
-  const Vec<T> shift = splat<T>(T(log_of_sum(total[0], total[1])));
-  fill<T>(Span<T>(log_prob, classes), streamed,
-          [&](Dim c, Dim n) ONNXGRAD_LAMBDA { return (load_some<T>(x + c, n) - largest) - shift; });
-}
-
 // Labels [from, to) of one slab [classes, inner], a register of labels at a time.
 template <class T>
 void set_log_columns(const Classes& s, const T* x, T* log_prob, Dim from, Dim to) {

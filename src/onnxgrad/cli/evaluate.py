@@ -10,6 +10,7 @@ from rich.table import Table
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
 from onnxgrad.cli.texts import Console, show_notes
+from onnxgrad.job.config import Config
 from onnxgrad.job.texts import split_names
 
 
@@ -30,32 +31,61 @@ def add_parser(commands) -> argparse.ArgumentParser:
     )
     parser.add_argument("--metrics", default="", help="as for train (default: by the loss)")
     parser.add_argument("--batch-size", type=at_least_one, default=32, metavar="N")
+    parser.add_argument("--tokenizer", default="", metavar="FILE", help="text: as for train")
+    parser.add_argument("--max-length", type=int, default=0, metavar="N", help="text: as for train")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.files.models import ModelFile
+    from onnxgrad.job.language import is_language_run
     from onnxgrad.job.prepare import Wish, prepare
     from onnxgrad.train.losses import with_axis
     from onnxgrad.train.trainer import Trainer
 
     model = ModelFile.of(options.model)
+    if is_language_run(model, options):
+        return run_language(model, options)
     wish = Wish(options.target, split_names(options.ignore), options.loss, options.model_output)
     job = prepare(model, options.data, wish)
     losses = job.losses and {o: with_axis(loss, options.axis) for o, loss in job.losses.items()}
     trainer = Trainer(model, loss=losses, metrics=job.metrics(options.metrics))
     batches = job.all_rows(trainer.target_names, options.batch_size)
     result = trainer.evaluate(batches)
+    settled = [n for n in trainer.notes if n.kind in ("class axis", "probabilities", "logits")]
+    show(options, {"rows": batches.rows}, result, [*job.notes, *settled])
+    return OK
+
+
+def run_language(model, options: argparse.Namespace) -> int:
+    """Loss and perplexity of text."""
+    from onnxgrad.job.language import Text
+    from onnxgrad.train.trainer import Trainer
+
+    config = Config(
+        data=options.data, tokenizer=options.tokenizer, max_length=options.max_length,
+        batch_size=options.batch_size,
+    )  # fmt: skip
+    text = Text.open(model, config)
+    trainer = Trainer(model, loss=text.loss(), metrics=text.metrics(options.metrics))
+    batches = text.batches(text.examples(options.data), config)
+    result = trainer.evaluate(batches)
+    counts = {"rows": batches.rows, "tokens": batches.learned}
+    show(options, counts, result, [*text.notes, *batches.notes])
+    return OK
+
+
+def show(options: argparse.Namespace, counts: dict, result: dict, notes: list[str]) -> None:
+    """Print the numbers, as JSON or as a table."""
     if options.json:
         print(json.dumps(result))
-        return OK
+        return
     console = Console(highlight=False)
-    settled = [n for n in trainer.notes if n.kind in ("class axis", "probabilities", "logits")]
-    show_notes([*job.notes, *settled], console)
+    show_notes(notes, console)
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("rows", f"{batches.rows:,}")
+    for name, value in counts.items():
+        table.add_row(name, f"{value:,}")
     for name, value in result.items():
         table.add_row(name, f"[bold]{value:.6g}[/bold]")
     console.print(table)
-    return OK

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 import onnxgrad
+from onnxgrad.cli import generate
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
 from onnxgrad.data import read as data
-from onnxgrad.errors import DataError
+from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.job.texts import split_names
@@ -22,20 +23,22 @@ from onnxgrad.job.texts import split_names
 
 def add_parser(commands) -> argparse.ArgumentParser:
     parser = commands.add_parser("predict", help="run a model over a dataset and write its outputs")
-    parser.add_argument("model", help="an ONNX file")
+    parser.add_argument("model", help="an ONNX file, or a folder that train --lora wrote")
     parser.add_argument(
-        "--data", required=True, help="a dataset, as for train; a target in it is ignored"
+        "--data", default="", help="a dataset, as for train; a target in it is ignored"
     )
     parser.add_argument(
         "-o",
         "--output",
-        required=True,
+        default="",
         metavar="FILE",
-        help="where to write: .npz with the outputs by name, or .csv with one row per row of the data",
+        help="where to write: .npz with the outputs by name, .csv with one row per row of the data, or .jsonl "
+        "for generated text",
     )
     parser.add_argument("--target", default="", help="name of a column to leave out")
     parser.add_argument("--ignore", default="", help="more columns to leave out, with commas")
     parser.add_argument("--batch-size", type=at_least_one, default=256, metavar="N")
+    generate.add_flags(parser)
     return parser
 
 
@@ -45,6 +48,13 @@ def run(options: argparse.Namespace) -> int:
     from onnxgrad.inspection.reading import read
     from onnxgrad.job.prepare import stored_classes
 
+    file, adapter = generate.model_and_adapter(options)
+    if generate.is_wanted(options, file):
+        generate.generate_lines(options, file, adapter)
+        return OK
+    for name in ("data", "output"):
+        if not getattr(options, name):
+            raise ConfigError(f"predict needs --{name}, or --prompt for a language model")
     path = Path(options.output)
     if path.suffix not in (".npz", ".csv"):
         raise DataError(f"-o {path} ends in '{path.suffix}', expected .npz or .csv")

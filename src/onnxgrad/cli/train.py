@@ -88,16 +88,20 @@ def train(
     """Run the job and show it; used by `demo` too."""
     from onnxgrad.cli.progress import screen
     from onnxgrad.job import trials
+    from onnxgrad.job.language import LanguageJob, is_language_run
     from onnxgrad.job.run import TrainingJob
 
     console = Console(highlight=False, quiet=quiet or as_json)
     several = trials.wanted(config)
+    language = is_language_run(model, config)
+    several = several and not language
     if several and communicator is not None:
         raise ConfigError("--folds and --repeat train in one process: leave mpiexec away, or them")
     if several:
         job = trials.Trials(model, config, resume)
     else:
-        job = TrainingJob(model, config, resume, communicator=communicator)
+        kind = LanguageJob if language else TrainingJob
+        job = kind(model, config, resume, communicator=communicator)
     show_notes(job.notes, console)
     shown = len(job.notes)
     if as_json:
@@ -175,7 +179,8 @@ def show(result, console: Console) -> None:
         show_comparison(result.comparison.rows(), console)
     stopped = f" ({escape(result.stop)})" if result.stop else ""
     console.print(f"\ntrained {result.seconds:.1f} s{stopped}")
-    console.print(f"model   [bold]{escape(result.config.output)}[/bold]  (runs in any onnxruntime)")
+    what = "adapter" if Path(result.config.output).is_dir() else "model  "
+    console.print(f"{what} [bold]{escape(result.config.output)}[/bold]  (runs in any onnxruntime)")
     console.print(f"report  {escape(str(result.folder / 'report.html'))}")
 
 

@@ -9,6 +9,7 @@ Tokens come from a `tokenizer.json` (`data/tokenizer.py`).
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.data.arrays import Batch
+from onnxgrad.data.chat import Chat
+from onnxgrad.data.digest import digest
 from onnxgrad.data.tokenizer import Tokenizer
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.files.text import parse_json, read_text
@@ -39,9 +42,8 @@ class Example:
         self.learned += [learned] * len(tokens)
 
 
-def read_examples(path: str | os.PathLike[str], tokenizer: Tokenizer) -> list[Example]:
-    """Return one example per line. Raises DataError that names the line."""
-    examples = []
+def records(path: str | os.PathLike[str]) -> Iterator[tuple[int, Any]]:
+    """Yield the lines of a JSONL file with their numbers. Raises DataError that names the line."""
     try:
         lines = read_text(path).splitlines()
     except (OSError, FileError) as error:
@@ -50,10 +52,16 @@ def read_examples(path: str | os.PathLike[str], tokenizer: Tokenizer) -> list[Ex
         if not line.strip():
             continue
         try:
-            record = parse_json(line)
+            yield number, parse_json(line)
         except ValueError as error:
             raise DataError(f"{path}, line {number}: not JSON ({error})") from error
-        example = _example(record, tokenizer, f"{path}, line {number}")
+
+
+def read_examples(path: str | os.PathLike[str], tokenizer: Tokenizer) -> list[Example]:
+    """Return one example per line. Raises DataError that names the line."""
+    examples, chat = [], Chat(tokenizer)
+    for number, record in records(path):
+        example = _example(record, tokenizer, chat, f"{path}, line {number}")
         example.line = number
         if not any(example.learned[1:]):
             raise DataError(f"{path}, line {number}: there is nothing to learn in it")
@@ -63,17 +71,17 @@ def read_examples(path: str | os.PathLike[str], tokenizer: Tokenizer) -> list[Ex
     return examples
 
 
-def _example(record: Any, tokenizer: Tokenizer, where: str) -> Example:
+def _example(record: Any, tokenizer: Tokenizer, chat: Chat, where: str) -> Example:
     made = Example([], [])
     end = [] if tokenizer.end is None else [tokenizer.end]
     if isinstance(record, dict) and isinstance(record.get("text"), str):
-        made.add(tokenizer.encode(record["text"]) + end, True)
+        made.add(tokenizer.start + tokenizer.encode(record["text"]) + end, True)
     elif isinstance(record, dict) and {"prompt", "completion"} <= set(record):
-        made.add(tokenizer.encode(_text(record["prompt"], where)), False)
+        made.add(tokenizer.start + tokenizer.encode(_text(record["prompt"], where)), False)
         made.add(tokenizer.encode(_text(record["completion"], where)) + end, True)
     elif isinstance(record, dict) and isinstance(record.get("messages"), list):
-        for message in record["messages"]:
-            _add_message(made, message, tokenizer, where)
+        for text, learned in chat.parts(_messages(record["messages"], where), where):
+            made.add(tokenizer.encode(text), learned)
     else:
         raise DataError(f"{where}: expected 'text', 'prompt' and 'completion', or 'messages'")
     return made
@@ -85,18 +93,37 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _add_message(made: Example, message: Any, tokenizer: Tokenizer, where: str) -> None:
-    """As ChatML where the tokenizer knows it, else `role: content` on a line of its own."""
-    if not isinstance(message, dict) or not {"role", "content"} <= set(message):
-        raise DataError(f"{where}: a message has no 'role' and 'content'")
-    role, content = (_text(message[k], where) for k in ("role", "content"))
-    chat = tokenizer.has("<|im_start|>")
-    head, tail = (f"<|im_start|>{role}\n", "<|im_end|>\n") if chat else (f"{role}: ", "\n")
-    learned = role == "assistant"
-    made.add(tokenizer.encode(head), False)
-    made.add(tokenizer.encode(content + tail), learned)
-    if learned and not chat and tokenizer.end is not None:
-        made.add([tokenizer.end], True)
+def _messages(messages: list[Any], where: str) -> list[dict[str, str]]:
+    for message in messages:
+        if not isinstance(message, dict) or not {"role", "content"} <= set(message):
+            raise DataError(f"{where}: a message has no 'role' and 'content'")
+        for key in ("role", "content"):
+            _text(message[key], where)
+    return messages
+
+
+def is_language(record: Any) -> bool:
+    """Say whether a line of JSON can only mean language data: a chat, or a prompt and its completion."""
+    if not isinstance(record, dict):
+        return False
+    return isinstance(record.get("messages"), list) or {"prompt", "completion"} <= set(record)
+
+
+def read_prompts(path: str | os.PathLike[str], tokenizer: Tokenizer) -> list[str]:
+    """Return one text per line to go on from: the prompt, the chat up to its last answer, or the text."""
+    chat, found = Chat(tokenizer), []
+    for number, record in records(path):
+        where = f"{path}, line {number}"
+        if isinstance(record, dict) and isinstance(record.get("messages"), list):
+            messages = _messages(record["messages"], where)
+            while messages and messages[-1]["role"] == "assistant":
+                messages = messages[:-1]
+            found.append(chat.prompt(messages, where))
+        elif isinstance(record, dict) and ("prompt" in record or "text" in record):
+            found.append(_text(record.get("prompt", record.get("text")), where))
+        else:
+            raise DataError(f"{where}: expected 'prompt', 'messages' or 'text'")
+    return found
 
 
 @dataclass
@@ -128,7 +155,7 @@ class Language:
             )
         if self.length < 2:
             raise DataError(f"length is {self.length}, expected at least 2 tokens")
-        self.rows = self._packed() if self.pack else self._cut()
+        self.laid = self._packed() if self.pack else self._cut()  # one example per row
 
     def _cut(self) -> list[Example]:
         longer = sum(len(e.tokens) > self.length for e in self.examples)
@@ -165,19 +192,39 @@ class Language:
         return [r for r in rows if any(r.learned[1:])]
 
     def __len__(self) -> int:
-        return -(-len(self.rows) // self.batch_size)
+        return -(-len(self.laid) // self.batch_size)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, of examples or of packed ones."""
+        return len(self.laid)
+
+    def digest(self) -> str:
+        """Return a hash of the data."""
+        return digest(batch.arrays for batch in self.in_order())
+
+    def in_order(self) -> Iterator[Batch]:
+        """Yield the batches as the rows lie."""
+        same = copy.copy(self)
+        same.shuffle = False
+        return same.epoch(0)
+
+    @property
+    def learned(self) -> int:
+        """How many tokens of an epoch are learned."""
+        return sum(sum(row.learned[1:]) for row in self.laid)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch; the order depends on seed and epoch."""
-        order = np.arange(len(self.rows))
+        order = np.arange(len(self.laid))
         if self.shuffle:
-            order = np.random.default_rng([self.seed, epoch]).permutation(len(self.rows))
+            order = np.random.default_rng([self.seed, epoch]).permutation(len(self.laid))
         for number in range(start, len(self)):
             rows = order[number * self.batch_size : (number + 1) * self.batch_size]
-            yield Batch(self.arrays([self.rows[i] for i in rows]), number, rows, self._line)
+            yield Batch(self.arrays([self.laid[i] for i in rows]), number, rows, self._line)
 
     def _line(self, row: int) -> str:
-        return f"line {self.rows[row].line}" if self.rows[row].line else f"row {row}"
+        return f"line {self.laid[row].line}" if self.laid[row].line else f"row {row}"
 
     def arrays(self, rows: list[Example]) -> dict[str, np.ndarray]:
         """Return rows as arrays, as wide as the longest: target t is token t + 1, where it is learned."""
@@ -210,7 +257,7 @@ def generate(
 
     `logits` runs the model: arrays by name -> [1, length, vocabulary].
     """
-    ids = tokenizer.encode(prompt)
+    ids = tokenizer.start + tokenizer.encode(prompt)
     if not ids:
         raise DataError("the prompt has no tokens")
     first = len(ids)

@@ -57,10 +57,21 @@ class Tokenizer:
         self.end = self._first(_ENDS)
         filler = self._first(_FILLERS)
         self.filler = filler if filler is not None else self.end or 0
+        self.start = self._start()
 
     def _first(self, words: tuple[str, ...]) -> int | None:
         ids = (self._native.token_to_id(word) for word in words)
         return next((i for i in ids if i is not None), None)
+
+    def _start(self) -> list[int]:
+        """The tokens that are put before a text, such as <s>."""
+        plain, whole = self.encode("a"), self._native.encode("a").ids
+        at = next((i for i in range(len(whole)) if whole[i : i + len(plain)] == plain), 0)
+        return whole[:at] if plain else []
+
+    def word(self, token: int) -> str:
+        """Return a token as it stands in the vocabulary."""
+        return self._native.id_to_token(token) or ""
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without those that a model's template adds."""

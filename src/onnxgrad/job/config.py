@@ -47,6 +47,16 @@ class Config:
     missing: str = setting(
         "", "mean or median: what missing numbers become, inside the written model"
     )
+    tokenizer: str = setting(
+        "", "text: a tokenizer.json (default: the one beside the model)", shown="FILE"
+    )
+    max_length: int = setting(
+        0, "text: tokens at most; longer texts are cut (default: the model's)", int,
+        limits=(0, 1 << 20),
+    )  # fmt: skip
+    pack: bool = setting(
+        False, "text: examples one after the other in rows of --max-length, nothing padded", bool
+    )
     val: str = setting(
         "0.2", "validation data: a file, or the share of rows to set aside; 0 for none"
     )

@@ -61,20 +61,7 @@ class TrainingJob:
 
         `leaves_folder`: make a run folder; without one the job can be looked at, and not be started.
         """
-        model = ModelFile.of(model)
-        self.model, self.resume = model, resume
-        self.communicator, self.group = communicator, Group(communicator)
-        config.check()
-        self.config = divided(config, communicator)
-        adapter = lora_of(config) is not None and not config.merge
-        self.group.first(
-            "checking the output", lambda: check_output(config, model, adapter=adapter)
-        )
-        if resume is not None:
-            self.folder = resume
-            self._take(lambda: (resume, take(resume)))
-        else:
-            check_folder(config)
+        model = self._begin(model, config, resume, communicator)
         split = Split.parse(config.split)
         wish = Wish.of(config, split.columns())
         self.ignore = wish.ignore
@@ -104,6 +91,24 @@ class TrainingJob:
         trackers.check(split_names(config.report_to))
         if resume is None and leaves_folder:  # last: a run that is refused leaves no folder
             self._take(lambda: new_folder(config, model))
+
+    def _begin(self, model: Any, config: Config, resume: Path | None, communicator: Any) -> Any:
+        """Check what can be checked before anything is read; return the model's file."""
+        model = ModelFile.of(model)
+        self.model, self.resume = model, resume
+        self.communicator, self.group = communicator, Group(communicator)
+        config.check()
+        self.config = divided(config, communicator)
+        adapter = lora_of(config) is not None and not config.merge
+        self.group.first(
+            "checking the output", lambda: check_output(config, model, adapter=adapter)
+        )
+        if resume is not None:
+            self.folder = resume
+            self._take(lambda: (resume, take(resume)))
+        else:
+            check_folder(config)
+        return model
 
     def _take(self, taking: Callable[[], tuple[Path, Lock]]) -> None:
         """Take the run folder, in the process that writes; the others learn its name."""
@@ -251,15 +256,9 @@ class TrainingJob:
         result.after = self.trainer.evaluate(held)
         describe(result, self.trainer, held, started_from)
         if self.group.writes:
-            confuse(result, self.trainer, held, self.prepared)
-        classes = self.prepared.matched.classes
+            self._look(result, held)
         known = len(self.trainer.notes)
-        if lora_of(self.config) and not self.config.merge:
-            self.trainer.save_adapter(self.config.output)
-        else:
-            self.trainer.save(
-                self.config.output, {CLASSES: json.dumps(classes)} if classes else None
-            )
+        self._save()
         self.notes += self.trainer.notes[known:]
         if self.comparison is not None and self.group.writes:
             written = measured("trained", self.config.output, result.after, self._one_batch())
@@ -269,6 +268,22 @@ class TrainingJob:
         if self.group.writes:
             write_report(result, self.folder / "report.html")
         return result
+
+    def _look(self, result: Result, held: Any) -> None:
+        """Add what the rows that were set aside show beside their scores."""
+        confuse(result, self.trainer, held, self.prepared)
+
+    def _metadata(self) -> dict[str, str] | None:
+        """What is written into the model beside its weights."""
+        classes = self.prepared.matched.classes
+        return {CLASSES: json.dumps(classes)} if classes else None
+
+    def _save(self) -> None:
+        """Write the tuned model, or the folder of an adapter."""
+        if lora_of(self.config) and not self.config.merge:
+            self.trainer.save_adapter(self.config.output)
+        else:
+            self.trainer.save(self.config.output, self._metadata())
 
     def _train_head(self) -> None:
         """Train the last layer alone for some epochs; a resumed run is beyond that."""

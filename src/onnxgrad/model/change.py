@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from onnxgrad.model.source import OriginalModel
 
 
+ROUNDED = 0.1  # of the largest output: where a number lies between two steps of 8 bits, either may be taken
+
+
+def rounds_activations(proto: onnx.ModelProto) -> bool:
+    """Say whether products of the file round what they read to 8 bits as they run."""
+    for node in proto.graph.node:
+        if node.op_type in ("DynamicQuantizeLinear", "DynamicQuantizeMatMul"):
+            return True
+        level = next((a.i for a in node.attribute if a.name == "accuracy_level"), 0)
+        if node.op_type == "MatMulNBits" and level == 4:
+            return True
+    return False
+
+
 @dataclass
 class Draft:
     """The file before it is written: its graph, and the numbers that go into it by tensor name.
@@ -30,6 +44,10 @@ class Draft:
     tensors: dict[str, np.ndarray]
     tolerance: float = 1e-3
     as_run: Callable[[onnx.ModelProto], onnx.ModelProto] | None = None
+
+    def __post_init__(self) -> None:
+        if rounds_activations(self.proto):
+            self.tolerance = max(self.tolerance, ROUNDED)
 
 
 class Change:

@@ -222,6 +222,7 @@ class Perplexity(Metric):
 
     name: str = "perplexity"
     larger: bool = False
+    looks: ClassVar[bool] = False
 
     def add(self, state: dict, prediction: np.ndarray, target: np.ndarray, spec: Target) -> None:
         pass

@@ -147,13 +147,18 @@ def problem(title: str):
     return tensors, attributes, fixed
 
 
+@pytest.mark.parametrize("ops", ["fused", "standard"])
 @pytest.mark.parametrize("title", VARIANTS)
-def test_outputs_and_gradients_are_those_of_the_formula(title):
+def test_outputs_and_gradients_are_those_of_the_formula(title, ops):
     tensors, attributes, fixed = problem(title)
     seqlens = fixed["seqlens_k"]
     dO = np.random.default_rng(1).standard_normal((B, S, H * D))
     dO[1, seqlens[1] + 1 :] = 0  # rows of padding: no loss looks at them
-    graph = onnxgrad.vjp(model(tensors, attributes, fixed), wrt=list(tensors))
+    graph = onnxgrad.vjp(model(tensors, attributes, fixed), wrt=list(tensors), ops=ops)
+    by_blocks = any(n.op_type == "AttentionGrad" for n in graph.graph.node)
+    assert by_blocks == (
+        ops == "fused" and not {"softcap", "sink", "smooth_softmax"} & {*VARIANTS[title]}
+    )
     session = onnxgrad.session(graph)
     feeds = {**tensors, "output_grad": dO.astype(np.float32)}
     out, *gradients = session.run(None, feeds)

@@ -5,25 +5,27 @@ the gradient of a key is summed over its group by the product itself. With Y = s
 P = softmax(Y) over the keys that a row sees, with exp(sink) in the denominator, and O = P·V:
 
     dV = Pᵀ·dO,  dP = dO·Vᵀ,  dY = P·(dP - Σ P·dP),  dsink = -Σ p_sink·Σ P·dP,  p_sink = 1 - ΣP
+
+Without a softcap and without a sink the kernels of attention do both ways block by block: no scores are kept.
 """
 
 import math
 
 from onnx_ir import DataType
 
-from onnxgrad.autodiff.rule import NoGradient, rule
+from onnxgrad.autodiff.rule import NoGradient, fused, rule
 
 _INPUTS = (
     "query key value past_key past_value seqlens_k total_sequence_length cos_cache sin_cache "
     "position_ids attention_bias head_sink k_scale v_scale q_norm_weight k_norm_weight"
 )
+_SIGNATURE = {
+    "domain": "com.microsoft", "inputs": _INPUTS, "outputs": "output present_key present_value",
+    "wrt": "query key value attention_bias head_sink", "stop": "cos_cache sin_cache past_key past_value",
+}  # fmt: skip
 
 
-@rule(
-    "GroupQueryAttention", domain="com.microsoft", inputs=_INPUTS,
-    outputs="output present_key present_value", wrt="query key value attention_bias head_sink",
-    stop="cos_cache sin_cache past_key past_value",
-)  # fmt: skip
+@rule("GroupQueryAttention", **_SIGNATURE)
 def group_query_attention(
     op, query, key, value, past_key, past_value, seqlens_k, cos_cache, sin_cache, position_ids,
     attention_bias, head_sink, k_scale, v_scale, q_norm_weight, k_norm_weight, doutput,
@@ -45,7 +47,7 @@ def group_query_attention(
     scores = _by_row(op, raw if capped is None else op.Mul(capped, float(softcap)), k, groups)
     if attention_bias is not None:
         scores = op.Add(scores, _bias(op, attention_bias, kv_num_heads, groups))
-    seen = _seen(op, scores, seqlens_k, local_window_size, causal)
+    seen = _seen(op, op.dim(scores, 3), seqlens_k, local_window_size, causal)
     masked = op.Where(seen, scores, float("-inf"))
     P, p_sink = _softmax(op, masked, head_sink, kv_num_heads, groups, smooth_softmax)
     dP = _by_row(op, op.MatMul(dO, op.Transpose(v, perm=[0, 1, 3, 2])), k, groups)
@@ -69,6 +71,56 @@ def group_query_attention(
         else None,
         "head_sink": _sink_gradient(op, p_sink, dot, head_sink) if "head_sink" in need else None,
     }
+
+
+@fused("GroupQueryAttention", **_SIGNATURE)
+def group_query_attention_by_blocks(
+    op, query, key, value, past_key, past_value, seqlens_k, cos_cache, sin_cache, position_ids,
+    attention_bias, head_sink, k_scale, v_scale, q_norm_weight, k_norm_weight, output, doutput,
+    *, need, num_heads, kv_num_heads, scale=0.0, softcap=0.0, do_rotary=0, rotary_interleaved=0,
+    local_window_size=-1, smooth_softmax=0, causal=1,
+):  # fmt: skip
+    """Heads are read where they lie, [B, S, h, D]; the kernel takes the node's place on the way forward, too."""
+    _refuse(op, past_key, past_value, (k_scale, v_scale, q_norm_weight, k_norm_weight))
+    if softcap or smooth_softmax or head_sink is not None:
+        return NotImplemented
+    Q, K, V = _parts(op, query, key, value, num_heads, kv_num_heads)
+    turn = _turner(op, cos_cache, sin_cache, position_ids, rotary_interleaved, do_rotary)
+    parts = (
+        (turn(Q, num_heads, 1), num_heads),
+        (turn(K, kv_num_heads, 1), kv_num_heads),
+        (V, kv_num_heads),
+    )
+    q, k, v = (op.Reshape(x, [0, 0, heads, _size(op, x, heads)]) for x, heads in parts)
+    mask = _added(op, q, seqlens_k, local_window_size, causal)
+    mask = mask if attention_bias is None else op.Add(attention_bias, mask)
+    settings = {"layout": "tokens", "causal": int(causal), "scale": float(scale)}
+    Y, LSE = op.AttentionTraining(q, k, v, mask, **settings, outputs=2)
+    op.instead(output, op.Reshape(Y, [0, 0, -1]))
+    dY = op.Reshape(doutput, [0, 0, num_heads, -1])
+    flags = [True, True, True, "attention_bias" in need]
+    *parts, dmask = op.AttentionGrad(dY, Y, LSE, q, k, v, mask, **settings, outputs=flags)
+    dQ, dK, dV = (op.reshape_like(d, x) for d, x in zip(parts, (Q, K, V), strict=True))
+    dQ, dK = turn(dQ, num_heads, -1), turn(dK, kv_num_heads, -1)
+    packed = key is None
+    return {
+        "query": op.Concat(dQ, dK, dV, axis=2) if packed else dQ,
+        "key": None if packed else dK,
+        "value": None if packed else dV,
+        "attention_bias": None if dmask is None else op.sum_to(dmask, attention_bias),
+    }
+
+
+def _added(op, q, seqlens_k, window, causal):
+    """What is added to the scores, 0 or -inf: [B, 1, 1, T] for padding; with a window [B, 1, S, T]."""
+    if window >= 0:
+        seen = op.Squeeze(_seen(op, op.dim(q, 1), seqlens_k, window, causal), [1])
+    else:
+        columns = op.Unsqueeze(op.range(op.dim(q, 1)), [0, 1, 2])
+        last = op.Cast(op.Reshape(seqlens_k, [-1, 1, 1, 1]), to=DataType.INT64)
+        seen = op.LessOrEqual(columns, last)
+    zero, far = (op.constant(x, op.dtype(q)) for x in (0.0, float("-inf")))
+    return op.Where(seen, zero, far)
 
 
 def _refuse(op, past_key, past_value, quantised):
@@ -174,9 +226,8 @@ def _bias_gradient(op, dY, bias):
     return op.sum_to(op.Reshape(dY, shape), bias)
 
 
-def _seen(op, scores, seqlens_k, window, causal):
+def _seen(op, length, seqlens_k, window, causal):
     """[B, 1, 1, S, T]: row i sees keys [max(0, v - w), v), v = min(i + 1, seqlens_k + 1)."""
-    length = op.dim(scores, 3)
     columns = op.Unsqueeze(op.range(length), [0, 1, 2, 3])
     valid = op.Add(op.Cast(op.Reshape(seqlens_k, [-1, 1, 1, 1, 1]), to=DataType.INT64), [1])
     if causal:

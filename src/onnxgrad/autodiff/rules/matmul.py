@@ -1,6 +1,8 @@
 """Matrix products."""
 
-from onnxgrad.autodiff.rule import rule
+from onnx_ir import DataType
+
+from onnxgrad.autodiff.rule import fused, rule
 
 
 @rule("Gemm", wrt="A B C")
@@ -36,6 +38,17 @@ def gemm_gradients(op, A, B, C, dY, alpha, beta, transA, transB, need):
 def matmul(op, A, B, dY, *, need):
     """dA = dY·Bᵀ and dB = Aᵀ·dY on the last two axes; batch axes may have been broadcast."""
     return product_gradients(op, A, B, dY, need)
+
+
+@fused("MatMul", wrt="A B")
+def matmul_of_a_frozen_matrix(op, A, B, dY, *, need):
+    """dA = dY·Bᵀ with B read as it lies: a constant that is transposed would be kept a second time."""
+    matrices = op.rank(B) == 2 and op.rank(A) >= 2 and op.dtype(A) == DataType.FLOAT
+    if "B" in need or not matrices or not B.is_initializer():
+        return NotImplemented
+    dA = op("FusedMatMul", dY, B, domain="com.microsoft", transB=1)
+    dA.dtype, dA.shape = op.dtype(A), A.shape
+    return dA, None
 
 
 def product_gradients(op, A, B, dY, need):

@@ -28,3 +28,17 @@ def gelu_training(op, X, dY, *, form="erf", alpha=1.0):
 def linear_training(op, X, W, dY, *, need):
     """dX, dW and dB in one call, which packs dY once."""
     return op.LinearGrad(dY, X, W, outputs=need)
+
+
+# The operator has computed its gradient on the way, for a cotangent of 1.
+
+
+@_rule("LinearCrossEntropy", inputs="X labels W ignore_index", outputs="loss dX", wrt="X", stop="W")
+def linear_cross_entropy(op, dX, dloss):
+    return op.Mul(dX, dloss)
+
+
+@_rule("MatMulNBitsCrossEntropy", inputs="X labels B scales zero_points zeros ignore_index",
+      outputs="loss dX", wrt="X", stop="scales zeros")  # fmt: skip
+def mat_mul_n_bits_cross_entropy(op, dX, dloss):
+    return op.Mul(dX, dloss)

@@ -7,6 +7,8 @@
     linear.py       X·W + B with weights that are trained
     norms.py        RMSNormalization and LayerNormalization
     rows.py         rows that nobody reads: not a pattern of nodes, but of what is thrown away
+    scores.py       the last product of a model and its cross entropy
+    packed.py       products with weights in small integers; only where memory is what counts
 
 A pattern is replaced by one operator in a graph that is about to be differentiated: the gradient is then one kernel
 instead of a dozen nodes. What is replaced are values that nothing else reads, so every value that has a reader, every
@@ -15,7 +17,7 @@ output and every weight stays what it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
@@ -26,11 +28,15 @@ from onnxgrad.graph.patterns.linear import see_linear
 from onnxgrad.graph.patterns.matching import Sight, remove_unread
 from onnxgrad.graph.patterns.norms import see_norm
 from onnxgrad.graph.patterns.rows import select_rows
+from onnxgrad.graph.patterns.scores import see_scores
 
-_PATTERNS = (see_attention, see_activation, see_norm, see_linear)
+Pattern = Callable[[Sight, ir.Node], str | None]
+_PATTERNS: tuple[Pattern, ...] = (see_attention, see_activation, see_norm, see_linear, see_scores)
 
 
-def see_patterns(model: ir.Model, variables: Iterable[ir.Value]) -> dict[str, int]:
+def see_patterns(
+    model: ir.Model, variables: Iterable[ir.Value], patterns: Iterable[Pattern] = _PATTERNS
+) -> dict[str, int]:
     """Replace patterns in the main graph of `model`; return how many of each operator were put in.
 
     `variables` are the values that a gradient is wanted of, or that change: they are no constants.
@@ -38,10 +44,12 @@ def see_patterns(model: ir.Model, variables: Iterable[ir.Value]) -> dict[str, in
     variables, found = set(variables), {}
     sight = _sight(model, variables)
     for node in list(model.graph):
-        name = next((n for n in (see(sight, node) for see in _PATTERNS) if n), None)
+        name = next((n for n in (see(sight, node) for see in patterns) if n), None)
         if name:
             found[name] = found.get(name, 0) + 1
     _finish(sight)
+    if patterns is not _PATTERNS:
+        return found
     sight = _sight(model, variables)  # of what the patterns have become
     moved = select_rows(sight)
     _finish(sight)

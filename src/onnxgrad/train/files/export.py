@@ -195,7 +195,7 @@ def verify(
     sample = _of_fixed_size(sample, session)
     expected = evaluation.run(Batch(sample, 0))
     feeds = {i.name: _as(sample[i.name], i.type) for i in session.get_inputs() if i.name in sample}
-    feeds.update(_empty_past(session, feeds))
+    feeds.update(empty_pasts(session, feeds))
     feeds.update(more or {})
     got = dict(zip(setup.outputs, session.run(setup.outputs, feeds), strict=True))
     for name, value in expected.items():
@@ -220,7 +220,7 @@ def _of_fixed_size(sample: Mapping[str, np.ndarray], session: Any) -> dict[str, 
     }
 
 
-def _empty_past(session: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def empty_pasts(session: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The inputs of a cache, which a batch does not have: a past of length 0."""
     rows = next((len(a) for a in feeds.values() if a.ndim), 1)
     kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16}

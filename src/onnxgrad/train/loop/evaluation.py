@@ -30,11 +30,11 @@ class Tally:
 
 
 class Evaluation:
-    """Two sessions, made when first used: with the loss, and without targets."""
+    """Sessions, made when first used: with the loss and what metrics look at, and without targets."""
 
     def __init__(self, plan: TrainingPlan, threads: int | None, group: Group):
         self.plan, self.threads, self.group = plan, threads, group
-        self._judging: BoundSession | None = None
+        self._judging: dict[bool, BoundSession] = {}  # by whether a metric looks at predictions
         self._predicting: BoundSession | None = None
         self.sample: dict[str, np.ndarray] | None = None  # inputs seen last, for the export's check
         inputs = [of_input(v) for v in plan.inputs.values()]
@@ -54,9 +54,9 @@ class Evaluation:
             for i, (metric, state) in enumerate(zip(metrics, tally.states, strict=True)):
                 states[i] = metric.merged(states[i], state) if self.group.size > 1 else state
         weight = sum(t.weight for t in sorted(every, key=lambda t: t.number))
-        if not weight:
+        if not every:
             raise DataError("the data to evaluate has no rows")
-        logs = {key: value / weight for key, value in totals.items()}
+        logs = {key: value / (weight or 1) for key, value in totals.items()}
         for metric, state in zip(metrics, states, strict=True):
             logs[metric.name] = float(metric.result(state, logs))
         return logs
@@ -65,23 +65,24 @@ class Evaluation:
         self, batches: Iterable[Batch], metrics: list[Metric], several: bool
     ) -> list[Tally]:
         """What the batches count: one tally for each, or, where nobody else has any, one for all."""
-        if self._judging is None:
-            self._judging = self._session(with_loss=True)
+        looks = any(m.looks for m in metrics)
+        if looks not in self._judging:
+            self._judging[looks] = self._session(with_loss=True, outputs=looks)
         objective = self.plan.objective
         tallies: list[Tally] = []
         for batch in batches:
             arrays = self._all(batch)
             self.remember(arrays)
             count = objective.weight(arrays)
-            results = self._judging.run(arrays)
+            results = self._judging[looks].run(arrays)
             if several or not tallies:
                 tallies.append(Tally(batch.number, [m.start() for m in metrics]))
             tally = tallies[-1]
             tally.weight += count
-            for key, name in self._loss_names.items():
+            for key, name in self._loss_names.items() if count else ():
                 tally.losses[key] = tally.losses.get(key, 0.0) + float(results[name]) * count
             states = zip(metrics, tally.states, strict=True)
-            for metric, state in states if objective.targets else ():
+            for metric, state in states if objective.targets and looks else ():
                 output = metric.output or next(iter(objective.targets))
                 target = objective.targets[output]
                 metric.add(state, results[output], arrays[target.name], target)
@@ -111,15 +112,17 @@ class Evaluation:
         """Keep the inputs of a batch, for the check of an export."""
         self.sample = {n: arrays[n] for n in self.plan.inputs}
 
-    def _session(self, with_loss: bool) -> BoundSession:
+    def _session(self, with_loss: bool, outputs: bool = True) -> BoundSession:
         plan = self.plan
         tensors = plan.store.tensors()
         objective = plan.objective if with_loss else None
-        model, loss, parts = build.evaluation_graph(plan.base.clone(), objective, tensors)
+        model, loss, parts = build.evaluation_graph(
+            plan.base.clone(), objective, tensors, outputs=outputs
+        )
         free = list(plan.outputs)
         if with_loss:
             self._loss_names = {"loss": loss, **{f"{o}_loss": n for o, n in parts.items()}}
-            free = [*plan.objective.losses, *self._loss_names.values()]
+            free = [*(plan.objective.losses if outputs else ()), *self._loss_names.values()]
         return BoundSession(
             model, session_options(self.threads), tensors, {}, list(dict.fromkeys(free))
         )

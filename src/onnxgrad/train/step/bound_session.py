@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from onnxgrad.ort import session
+from onnxgrad.ort import HeldModel, session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -47,16 +47,17 @@ class BoundSession:
 
     def __init__(
         self,
-        model: onnx.ModelProto,
+        model: onnx.ModelProto | HeldModel,
         options: onnxruntime.SessionOptions,
         inputs: Mapping[str, np.ndarray],
         outputs: Mapping[str, np.ndarray],
         free: Iterable[str] = (),
     ):
         """`free` names outputs of a shape that only the run knows; `run` returns them."""
+        bound = model.bound if isinstance(model, HeldModel) else {}
         self.session = session(model, options)
         self.free = list(free)
-        self._inputs = inputs
+        self._inputs = {**inputs, **bound}
         self._bind(outputs)
 
     def writing_to(self, outputs: Mapping[str, np.ndarray]) -> BoundSession:

@@ -17,7 +17,10 @@ import onnx_ir as ir
 from onnxgrad.autodiff import grad
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.graph import Builder, make_input
-from onnxgrad.graph.nodes import values_of
+from onnxgrad.graph.nodes import remove_unused, values_of
+from onnxgrad.graph.patterns import see_patterns
+from onnxgrad.graph.patterns.packed import see_packed
+from onnxgrad.graph.patterns.scores import see_scores
 from onnxgrad.graph.ranges import holds_probabilities
 from onnxgrad.model import roles
 from onnxgrad.model.ending import ending
@@ -43,10 +46,13 @@ class Objective:
         return [*self.targets.values(), *self.extras.values()]
 
     def weight(self, arrays: Mapping[str, np.ndarray]) -> float:
-        """How much a batch counts beside others: its rows, or the sum of their weights."""
+        """How much a batch counts beside others: its rows, the sum of their weights, or the labels that count."""
         weights = next(iter(self.extras), None)
         if weights is not None:
             return float(arrays[weights].sum())
+        targets = list(self.targets.values())
+        if len(targets) == 1 and targets[0].ignore is not None:
+            return float(np.count_nonzero(arrays[targets[0].name] != targets[0].ignore))
         return next((len(a) for a in arrays.values() if a.ndim), 1)
 
 
@@ -206,14 +212,23 @@ def training_graph(
 
 
 def evaluation_graph(
-    model: ir.Model, objective: Objective | None, inputs: Iterable[str]
+    model: ir.Model, objective: Objective | None, inputs: Iterable[str], *, outputs: bool = True
 ) -> tuple[HeldModel, str | None, dict[str, str]]:
-    """Return the model in inference form with `inputs` as inputs, and with the loss if asked for."""
+    """Return the model in inference form with `inputs` as inputs, and with the loss if asked for.
+
+    Without `outputs` it has the losses alone; scores of a large vocabulary then never exist as a whole.
+    """
     values = values_of(model)
     wanted = [values[n] for n in inputs]
     loss, parts = None, {}
     if objective is not None:
         loss, parts = attach(model, objective, wanted)
+    if not outputs:
+        kept = {loss, *parts.values()}
+        for value in [v for v in model.graph.outputs if v.name not in kept]:
+            model.graph.outputs.remove(value)
+        see_patterns(model, wanted, (see_scores,))
+        remove_unused(list(model.graph))
     for value in wanted:
         make_input(model.graph, value)
     return to_session(model), loss, parts
@@ -232,23 +247,46 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
 
 
 HELD = 1 << 16  # bytes: smaller tensors are shapes and settings, which the runtime wants to see
+BOUND = 1 << 20  # bytes of a tensor that is read in place, where all of them together are
+LARGE = 1 << 28  # bytes: from here on copies of frozen weights cost more than the time they save
+_INTEGERS = [ir.DataType[f"{sign}INT{bits}"] for sign in ("", "U") for bits in (8, 16, 32, 64)]
+_LENT = {ir.DataType.FLOAT16, *roles.TYPES, *_INTEGERS}
 
 
 def to_session(model: ir.Model) -> HeldModel:
-    """As `to_proto`, with the large tensors left where they are; `model` is changed."""
+    """As `to_proto`, with the large tensors left where they are; `model` is changed.
+
+    Of a model with many, they become inputs, which no session copies: those of a data file stay in it, mapped.
+    """
     _drop_idle_tensors(model.graph)
-    held: dict[str, np.ndarray] = {}
-    for name, value in model.graph.initializers.items():
+    found = {
+        name: value for name, value in model.graph.initializers.items()
+        if value.const_value is not None and value.const_value.dtype in _LENT
+        and value.const_value.nbytes >= HELD
+    }  # fmt: skip
+    in_place = sum(value.const_value.nbytes for value in found.values()) >= LARGE
+    if in_place:
+        see_patterns(model, (), (see_packed,))
+    held, bound = {}, {}
+    for name, value in list(model.graph.initializers.items()):
         tensor = value.const_value
-        if tensor is None or tensor.nbytes < HELD or tensor.dtype not in roles.TYPES:
+        if name not in found:
+            if isinstance(tensor, ir.ExternalTensor):
+                value.const_value = ir.tensor(np.array(tensor.numpy()), tensor.dtype, name=name)
             continue
-        held[name] = np.ascontiguousarray(tensor.numpy())
+        array = np.ascontiguousarray(tensor.numpy())
+        if in_place and tensor.nbytes >= BOUND:
+            bound[name] = array
+            value.dtype, value.shape = tensor.dtype, tensor.shape
+            make_input(model.graph, value)
+            continue
+        held[name] = array
         value.const_value = ir.ExternalTensor(
             "held", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name
         )
     model.opset_imports.setdefault(DOMAIN, OPSET)
     _free_names(model.graph)
-    return HeldModel(ir.to_proto(model), held)
+    return HeldModel(ir.to_proto(model), held, bound)
 
 
 def _drop_idle_tensors(graph: ir.Graph) -> None:
