@@ -208,6 +208,4 @@ def test_a_model_without_trainable_tensors_has_no_gradients():
 
 def test_the_coverage_page_is_up_to_date():
     page = Path(__file__).parents[2] / "docs" / "coverage.md"
-    assert page.read_text() == coverage(), (
-        "run make docs"
-    )
+    assert page.read_text() == coverage(), "run make docs"

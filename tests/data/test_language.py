@@ -114,7 +114,7 @@ def test_what_is_no_tokenizer_or_no_language_model_is_refused(tmp_path):
     with pytest.raises(DataError, match="lies beside most models"):
         Tokenizer(tmp_path / "nothing")
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(DataError, match="is no tokenizer"):
+    with pytest.raises(DataError, match="is not a tokenizer"):
         Tokenizer(tmp_path)
     with pytest.raises(DataError, match="the inputs of the model are 'pixels'"):
         Language([Example([1, 2], [True, True])], ("pixels",))
