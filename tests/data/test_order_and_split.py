@@ -7,8 +7,9 @@ import pytest
 from train import problems
 
 from onnxgrad import Trainer
-from onnxgrad.data.arrays import ArrayData
+from onnxgrad.data.arrays import ArrayData, Names, TableData
 from onnxgrad.data.batches import Batches
+from onnxgrad.data.language import Example, Language
 from onnxgrad.data.matching import Feed, Matched
 from onnxgrad.data.read import read
 from onnxgrad.train import callbacks
@@ -27,38 +28,74 @@ def table(folder, shuffle: bool = True, seed: int = 1) -> Batches:
     return Batches(read(folder / "d.npz"), matched, [], 5, shuffle=shuffle, seed=seed)
 
 
+class Columns:
+    """Rows by their numbers, as Hugging Face's datasets give them."""
+
+    column_names = ("x",)
+
+    def with_format(self, kind: str, columns: list[str]) -> Columns:
+        assert (kind, columns) == ("numpy", ["x"])
+        return self
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, rows: list[int]) -> dict[str, np.ndarray]:
+        return {"x": np.array(rows)}
+
+
+def columns(shuffle: bool = True, seed: int = 1) -> TableData:
+    return TableData(Columns(), Names(("x",), ()), 5, shuffle, seed)
+
+
+def text(shuffle: bool = True, seed: int = 1) -> Language:
+    """Examples of two tokens: the number of the row, and one that is learned."""
+    examples = [Example([number, 99], [False, True]) for number in range(ROWS)]
+    return Language(examples, ("input_ids",), batch_size=5, length=2, shuffle=shuffle, seed=seed)
+
+
+KINDS = ["arrays", "table", "columns", "text"]
+
+
+def made(kind: str, folder, **settings):
+    if kind == "table":
+        return table(folder, **settings)
+    return {"arrays": arrays, "columns": columns, "text": text}[kind](**settings)
+
+
 def rows_of(data, epoch: int, start: int = 0) -> list[int]:
-    return [int(v) for batch in data.epoch(epoch, start) for v in batch.arrays["x"]]
+    batches = [batch.arrays for batch in data.epoch(epoch, start)]
+    return [int(v) for b in batches for v in (b["x"] if "x" in b else b["input_ids"][:, 0])]
 
 
-@pytest.mark.parametrize("make", ["arrays", "table"])
-def test_every_epoch_has_an_order_of_its_own(make, tmp_path):
-    data = arrays() if make == "arrays" else table(tmp_path)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_epoch_has_an_order_of_its_own(kind, tmp_path):
+    data = made(kind, tmp_path)
     epochs = [rows_of(data, e) for e in range(4)]
     assert all(sorted(rows) == list(range(ROWS)) for rows in epochs)
     assert len({tuple(rows) for rows in epochs}) == 4
     assert list(range(ROWS)) not in epochs
 
 
-@pytest.mark.parametrize("make", ["arrays", "table"])
-def test_an_order_is_repeated_and_continued(make, tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_order_is_repeated_and_continued(kind, tmp_path):
     """What a resumed run asks for: the same epoch, from one of its batches on."""
-    data, again = (arrays() if make == "arrays" else table(tmp_path) for _ in range(2))
+    data, again = (made(kind, tmp_path) for _ in range(2))
     assert rows_of(data, 2) == rows_of(again, 2)
     assert rows_of(again, 2, start=3) == rows_of(data, 2)[15:]
 
 
-@pytest.mark.parametrize("make", ["arrays", "table"])
-def test_the_seed_says_which_order(make, tmp_path):
-    one, other = (arrays(seed=s) if make == "arrays" else table(tmp_path, seed=s) for s in (1, 2))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_seed_says_which_order(kind, tmp_path):
+    one, other = (made(kind, tmp_path, seed=s) for s in (1, 2))
     assert rows_of(one, 0) != rows_of(other, 0)
 
 
-@pytest.mark.parametrize("make", ["arrays", "table"])
-def test_without_shuffling_rows_come_as_they_lie(make, tmp_path):
-    data = arrays(shuffle=False) if make == "arrays" else table(tmp_path, shuffle=False)
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_shuffling_rows_come_as_they_lie(kind, tmp_path):
+    data = made(kind, tmp_path, shuffle=False)
     assert rows_of(data, 0) == rows_of(data, 1) == list(range(ROWS))
-    assert [len(b.arrays["x"]) for b in data.epoch(0)] == [5, 5, 5, 5, 3]
+    assert [len(rows_of(data, 0, start)) for start in range(5)] == [23, 18, 13, 8, 3]
     assert len(data) == 5
 
 

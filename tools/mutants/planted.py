@@ -11,6 +11,10 @@ from changes import Mutant
 
 ROWS = (
     ("the same shuffle in every epoch", "data/arrays.py",
+     "return np.random.default_rng([self.seed, epoch])", "return np.random.default_rng([self.seed, 0])"),
+    ("the same shuffle in every epoch of rows that are fetched", "data/arrays.py",
+     "order = np.random.default_rng([self.seed, epoch])", "order = np.random.default_rng([self.seed, 0])"),
+    ("the same shuffle in every epoch of text", "data/language.py",
      "default_rng([self.seed, epoch])", "default_rng([self.seed, 0])"),
     ("the same shuffle in every epoch of a table", "data/batches.py",
      "[self.seed, epoch]", "[self.seed, 0]"),
@@ -38,7 +42,7 @@ ROWS = (
     ("--clip is not passed on", "job/run.py",
      "clip_norm=config.clip or None,", "clip_norm=None,"),
     ("--accumulate is not passed on", "job/run.py",
-     "accumulate=config.accumulate, ", ""),
+     "self.accumulate, asked = self.config.accumulate,", "self.accumulate, asked = 1,"),
     ("F1 counts classes that nobody has", "train/metrics.py",
      "float(each[present].mean())", "float(each.mean())"),
     ("all of equal inputs of Max and Min get the whole cotangent", "autodiff/rules/arithmetic.py",
