@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from places import DOCS
@@ -51,7 +52,7 @@ def accuracy(path: str, x: np.ndarray, y: np.ndarray) -> float:
 
 def test_every_page_is_tested_and_linked():
     pages = {p.stem for p in PAGES.glob("*.md")}
-    assert pages == {"fine-tune", "time-series", "own-loss", "gradients", "resume", "cpp", "lora"}
+    assert pages == {"fine-tune", "time-series", "own-loss", "gradients", "resume", "cpp", "lora", "quantize"}
     readme = (PAGES.parents[1] / "README.md").read_text()
     assert [p for p in pages if f"docs/tutorials/{p}.md" not in readme] == []
 
@@ -68,6 +69,18 @@ def test_fine_tune():
     assert tuned > 0.9
     assert len(Path("answers.csv").read_text().splitlines()) == 301
     assert Path("photos.csv").read_text().startswith("class,logits_0,")
+
+
+def test_quantize(capsys):
+    found = run_page("quantize")
+    table = capsys.readouterr().out
+    assert table.count("post-training") == 3
+    assert found["kinds"] >= {onnx.TensorProto.INT8}
+    accuracies = found["found"]
+    assert accuracies["int8"] >= accuracies["float"] - 0.01
+    assert accuracies["int4"] >= accuracies["float"] - 0.03
+    sizes = {name: Path(f"{name}.onnx").stat().st_size for name in ("float", "int8", "int4")}
+    assert sizes["int8"] < sizes["float"]
 
 
 def test_lora(capsys):

@@ -51,9 +51,16 @@ class Sketch:
             out=out,
         )
 
-    def model(self, name: str) -> onnx.ModelProto:
-        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 1, 8, 8])
-        y = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 10])
+    def model(
+        self,
+        name: str,
+        row: tuple[int, ...] = (1, 8, 8),
+        classes: int = 10,
+        kind: int = TensorProto.FLOAT,
+    ) -> onnx.ModelProto:
+        """The model from x, rows of shape `row`, to logits [N, classes]."""
+        x = helper.make_tensor_value_info("x", kind, ["N", *row])
+        y = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", classes])
         graph = helper.make_graph(self.nodes, name, [x], [y], self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         model.producer_name = "onnxgrad demo"
@@ -100,30 +107,35 @@ def recurrent(kind: str) -> onnx.ModelProto:
 
 def transformer() -> onnx.ModelProto:
     """Eight tokens, one for each row of pixels; one block of attention and a mean over the tokens."""
-    s, width, heads = Sketch(), 32, 4
+    s, width = Sketch(), 32
     h = s.dense(s.add("Squeeze", "x", s.integers("channel", 1)), "embed", 8, width)
     h = s.add("Add", h, s.weight("position", 8, width, fan_in=2 * width))
-    n = layer_norm(s, h, "norm1", width)
-    q, k, v = (
-        split_heads(s, s.dense(n, name, width, width), heads, width)
-        for name in ("query", "key", "value")
-    )
-    scores = s.add("MatMul", q, s.add("Transpose", k, perm=[0, 1, 3, 2]))
-    scale = s.weight("scale", value=(width // heads) ** -0.5)
-    mixed = s.add("MatMul", s.add("Softmax", s.add("Mul", scores, scale), axis=-1), v)
-    joined = s.add(
-        "Reshape", s.add("Transpose", mixed, perm=[0, 2, 1, 3]), s.integers("joined", 0, 8, width)
-    )
-    h = s.add("Add", h, s.dense(joined, "project", width, width))
-    n = layer_norm(s, h, "norm2", width)
-    h = s.add(
-        "Add",
-        h,
-        s.dense(s.add("Relu", s.dense(n, "up", width, 2 * width)), "down", 2 * width, width),
-    )
-    pooled = s.add("ReduceMean", h, axes=[1], keepdims=0)
+    pooled = s.add("ReduceMean", attention_block(s, h, 8, width), axes=[1], keepdims=0)
     s.dense(pooled, "head", width, 10, out="logits")
     return s.model("digits_transformer")
+
+
+def attention_block(
+    s: Sketch, h: str, tokens: int, width: int, heads: int = 4, name: str = ""
+) -> str:
+    """Attention and a layer twice as wide, each beside the residual and behind its norm."""
+    n = layer_norm(s, h, f"{name}norm1", width)
+    q, k, v = (
+        split_heads(s, s.dense(n, name + part, width, width), tokens, heads, width)
+        for part in ("query", "key", "value")
+    )
+    scores = s.add("MatMul", q, s.add("Transpose", k, perm=[0, 1, 3, 2]))
+    scale = s.weight(f"{name}scale", value=(width // heads) ** -0.5)
+    mixed = s.add("MatMul", s.add("Softmax", s.add("Mul", scores, scale), axis=-1), v)
+    joined = s.add(
+        "Reshape",
+        s.add("Transpose", mixed, perm=[0, 2, 1, 3]),
+        s.integers(f"{name}joined", 0, tokens, width),
+    )
+    h = s.add("Add", h, s.dense(joined, f"{name}project", width, width))
+    n = layer_norm(s, h, f"{name}norm2", width)
+    up = s.add("Relu", s.dense(n, f"{name}up", width, 2 * width))
+    return s.add("Add", h, s.dense(up, f"{name}down", 2 * width, width))
 
 
 def layer_norm(s: Sketch, x: str, name: str, width: int) -> str:
@@ -134,8 +146,8 @@ def layer_norm(s: Sketch, x: str, name: str, width: int) -> str:
     return s.add("LayerNormalization", x, scale, bias)
 
 
-def split_heads(s: Sketch, x: str, heads: int, width: int) -> str:
-    shape = s.integers(f"{x}_heads", 0, 8, heads, width // heads)
+def split_heads(s: Sketch, x: str, tokens: int, heads: int, width: int) -> str:
+    shape = s.integers(f"{x}_heads", 0, tokens, heads, width // heads)
     return s.add("Transpose", s.add("Reshape", x, shape), perm=[0, 2, 1, 3])
 
 
