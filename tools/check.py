@@ -130,6 +130,17 @@ def processes() -> bool:
     return step("processes that train together", install, command, ONNXGRAD_KILLS="10")
 
 
+def devices() -> bool:
+    """The programs of `onnxgrad step --emit` in Node.js and in a headless browser; C and C++ under the sanitizers."""
+    folder = ROOT / ".envs" / "node"
+    folder.mkdir(parents=True, exist_ok=True)
+    packages = ["onnxruntime-node", "onnxruntime-web"]
+    install = ["npm", "install", "--silent", "--ignore-scripts", "--prefix", folder, *packages]
+    tests = [sys.executable, "-m", "pytest", "-n", "0", "-rs", "tests/stepfile"]
+    return step("step files on devices", install, tests, ONNXGRAD_KILLS="1",
+                ONNXGRAD_NODE_MODULES=str(folder / "node_modules"))  # fmt: skip
+
+
 def sweeps() -> bool:
     """A training stopped at 250 moments: kill -9, Ctrl-C, SIGTERM, less and less memory."""
     return step("250 stopped trainings", [sys.executable, ROOT / "tools" / "sweeps.py"])
@@ -187,6 +198,7 @@ def main() -> None:
         "live": live,
         "training": training,
         "processes": processes,
+        "devices": devices,
         "sweeps": sweeps,
         "fuzz": lambda: fuzzers(arguments.minutes),
         "files": lambda: file_fuzzers(arguments.minutes),

@@ -40,7 +40,11 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "--fused", action="store_true", help="use onnxgrad's operators: faster, needs its library"
     )
-    parser.add_argument("--emit", choices=("js",), help="also write a program that trains with it")
+    parser.add_argument(
+        "--emit",
+        choices=("js", "web", "cpp", "csharp", "java"),
+        help="also write a program that trains with it: Node.js, a browser, C++, C# or Java",
+    )
     return parser
 
 

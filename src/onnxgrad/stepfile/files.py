@@ -21,7 +21,7 @@ from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.notes import Note
 from onnxgrad.stepfile import dropout as standard_dropout
 from onnxgrad.stepfile.graph import Clipping, Description, initial_model, step_model
-from onnxgrad.stepfile.programs import program
+from onnxgrad.stepfile.programs import programs
 from onnxgrad.train import optimizers
 from onnxgrad.train.files.export import export_draft
 from onnxgrad.train.step import build
@@ -66,7 +66,7 @@ def write_step(
 
     model, loss, optimizer, lr, trainable, clip_norm, clip_value, freeze_bn and dropout are as for
     `onnxgrad.Trainer`. `fused` uses onnxgrad's operators, which need its library; otherwise the file
-    has standard operators only. `emit` ("js", "cpp", "csharp", "java") also writes a small program
+    has standard operators only. `emit` ("js", "web", "cpp", "csharp", "java") also writes a small program
     that trains with the files.
 
     Raises GradientError where the model has no gradient.
@@ -147,10 +147,14 @@ def _drop_domain(model: onnx.ModelProto) -> None:
 
 
 def _emit(language: str, step: Path, description: Description) -> Path:
-    name, text = program(language, step.stem, description)
-    path = step.with_name(name)
-    write_bytes(path, text.encode())
-    return path
+    """Write the program and what it includes; return the program."""
+    written = []
+    for name, text in programs(language, step.stem, description).items():
+        path = step.parent / name
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(path, text.encode())
+        written.append(path)
+    return written[0]
 
 
 def merge(

@@ -47,10 +47,12 @@ function rowsOf(table, rows) {
   return new ort.Tensor(table.type, data, [rows.length, ...table.dims.slice(1)]);
 }
 
-function shuffled(count) {
+// Lehmer's generator: the same order in every language.
+function shuffled(count, epoch) {
   const rows = Array.from({ length: count }, (_, i) => i);
-  for (let i = count - 1; i > 0; --i) {
-    const j = Math.floor(Math.random() * (i + 1));
+  for (let i = count - 1, random = epoch + 1; i > 0; --i) {
+    random = (random * 48271) % 2147483647;
+    const j = random % (i + 1);
     [rows[i], rows[j]] = [rows[j], rows[i]];
   }
   return rows;
@@ -83,7 +85,7 @@ const kept = [...STEP.parameters, ...STEP.statistics, ...STEP.state];
 let values = await initial.run({});
 
 for (let epoch = 0, done = 0; epoch < Number(epochs); ++epoch) {
-  const order = shuffled(count);
+  const order = shuffled(count, epoch);
   let sum = 0;
   for (let start = 0; start < count; start += Number(batchSize)) {
     const rows = order.slice(start, start + Number(batchSize));

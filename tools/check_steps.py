@@ -1,0 +1,179 @@
+"""Trains with the step file of every model in a folder, beside Trainer: do they agree, and what does the file cost?
+
+    python tools/check_steps.py FOLDER [--only TEXT ...] [--steps 100] [--optimizer sgd] [--lr 1e-3] [--fused]
+
+Without FOLDER, the package's own demo networks. A model gets inputs from the reference that an index.json names, else
+random ones, and a mean squared error to random targets of its first output of floats. The step file runs in a plain
+session, its results are given back as its inputs, and after every step its loss is compared with that of Trainer; in
+the end all weights and running statistics are. Differences are relative to the loss, and of tensors absolute, or
+relative to their largest number where that is above 1. Times are processor time on one thread, the best of the steps,
+in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import onnxgrad
+from onnxgrad.checking.feeds import random_feeds
+from onnxgrad.demo import models as demo
+from onnxgrad.graph import load
+from onnxgrad.stepfile import StepFiles, write_step
+from onnxgrad.stepfile.graph import new_name
+
+BOUND = 1e-6
+
+
+@dataclass
+class Row:
+    name: str
+    opset: int
+    bytes: int  # of the step file
+    share: float  # of the model's own
+    milliseconds: float
+    trainer: float
+    loss: float  # the largest relative difference
+    weights: float
+
+    @property
+    def right(self) -> bool:
+        return max(self.loss, self.weights) <= BOUND
+
+
+class Loop:
+    """What a program on a device does."""
+
+    def __init__(self, files: StepFiles, fused: bool):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 3, 1
+        if fused:
+            onnxgrad.register(options)
+        self.about, self.done = files.description, 0
+        self.session = onnxruntime.InferenceSession(str(files.step), options)
+        first = onnxruntime.InferenceSession(str(files.initial), options)
+        self.values = dict(
+            zip([o.name for o in first.get_outputs()], first.run(None, {}), strict=True)
+        )
+        self.outputs = [o.name for o in self.session.get_outputs()]
+        self.inputs = {i.name for i in self.session.get_inputs()}
+
+    def step(self, batch: dict[str, np.ndarray], lr: float) -> float:
+        feeds = {
+            **batch,
+            **self.values,
+            "lr": np.array(lr, np.float32),
+            "step": np.array(self.done + 1),
+        }
+        feeds["dropout/key"] = np.array([0, self.done])
+        known = {n: a for n, a in feeds.items() if n in self.inputs}
+        results = dict(zip(self.outputs, self.session.run(None, known), strict=True))
+        self.values = {name: results[new_name(name)] for name in self.values}
+        self.done += 1
+        return float(results[self.about.loss])
+
+
+def compared(
+    path: Path, name: str, feeds: dict[str, np.ndarray], options: argparse.Namespace
+) -> Row:
+    """Train both, step by step."""
+    settings = dict(loss="mse", optimizer=options.optimizer, lr=options.lr)
+    with tempfile.TemporaryDirectory() as folder:
+        files = write_step(path, Path(folder) / "step.onnx", fused=options.fused, **settings)
+        size, opset = files.step.stat().st_size, onnx.load(files.step).opset_import[0].version
+        loop = Loop(files, options.fused)
+    trainer = onnxgrad.Trainer(path, threads=1, **settings)
+    target = trainer.target_names[0]
+    judged = trainer.predict(feeds, batch_size=1 << 30)
+    shape = (next(iter(judged.values())) if isinstance(judged, dict) else judged).shape
+    batch = {**feeds, target: np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
+    times, worst = ([], []), 0.0
+    for _ in range(options.steps):
+        began = time.process_time()
+        found = loop.step(batch, options.lr)
+        middle = time.process_time()
+        expected = trainer.step(batch)["loss"]
+        times[0].append(middle - began)
+        times[1].append(time.process_time() - middle)
+        worst = max(worst, abs(found - expected) / max(abs(expected), 1e-30))
+    weights = max(_far(loop.values[n], a) for n, a in trainer.get_weights().items())
+    ours, theirs = (1e3 * min(t) for t in times)
+    return Row(name, opset, size, size / path.stat().st_size, ours, theirs, worst, weights)
+
+
+def _far(found: np.ndarray, expected: np.ndarray) -> float:
+    wide = np.abs(found.astype(np.float64) - expected).max(initial=0.0)
+    return float(wide / max(float(np.abs(expected).max(initial=0.0)), 1.0))
+
+
+def problems(
+    folder: Path | None, scratch: Path
+) -> Iterator[tuple[Path, str, dict[str, np.ndarray]]]:
+    """Model files with their inputs."""
+    if folder is None:
+        for kind in demo.MODELS:
+            path = scratch / f"{kind}.onnx"
+            demo.write(kind, path)
+            yield path, path.name, random_feeds(load(path), np.random.default_rng(0))
+        return
+    index = folder / "index.json"
+    entries = json.loads(index.read_text()) if index.exists() else {}
+    references = {
+        f"{model}.{kind}.onnx": folder / variant["ref"]
+        for model, entry in entries.items()
+        for kind, variant in entry["variants"].items()
+    }
+    for path in sorted(folder.glob("*.onnx")):
+        model = load(path)
+        feeds = random_feeds(model, np.random.default_rng(0))
+        if path.name in references:
+            data = np.load(references[path.name])
+            for k, name in enumerate(feeds):
+                feeds[name] = data[f"in_{k}"].astype(feeds[name].dtype)
+        yield path, path.name, feeds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--optimizer", default="sgd")
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--fused", action="store_true")
+    options = parser.parse_args()
+    right = count = 0
+    print(
+        f"{'model':34} opset {'KB':>8} {'size':>6} {'ms':>8} {'Trainer':>8}  {'loss':>8} {'weights':>8}"
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        for path, name, feeds in problems(options.folder, Path(scratch)):
+            if options.only and not any(text in name for text in options.only):
+                continue
+            count += 1
+            try:
+                row = compared(path, name, feeds, options)
+            except Exception as error:
+                print(f"{name:34} failed: {type(error).__name__}: {error}", flush=True)
+                continue
+            right += row.right
+            print(
+                f"{name:34} {row.opset:5} {row.bytes / 1024:8.0f} {row.share:6.2f} {row.milliseconds:8.3f} "
+                f"{row.trainer:8.3f}  {row.loss:8.1e} {row.weights:8.1e}{'' if row.right else '  OFF'}",
+                flush=True,
+            )
+    print(f"{right} of {count} agree to {BOUND:g} over {options.steps} steps")
+    raise SystemExit(right != count)
+
+
+if __name__ == "__main__":
+    main()
