@@ -36,6 +36,15 @@ from onnxgrad.train.step.setup import TrainingPlan
 from onnxgrad.train.step.training_step import TrainingStep
 
 
+_NOT_KEPT = ("self", "__class__", "communicator")  # of a Trainer's arguments, in its recipe
+
+
+def _checked_seed(seed: int) -> int:
+    if not 0 <= int(seed) < 2**63:
+        raise ValueError(f"seed is {seed!r}, expected a whole number from 0 to 2^63 - 1")
+    return int(seed)
+
+
 class Trainer(Saving):
     """Trains an ONNX model on stock ONNX Runtime.
 
@@ -119,14 +128,10 @@ class Trainer(Saving):
         micro_batches: int | None = None,
         reproducible: bool = True,
     ):
-        given = {
-            n: v for n, v in locals().items() if n not in ("self", "__class__", "communicator")
-        }
+        given = {n: v for n, v in locals().items() if n not in _NOT_KEPT}
         self.division = Division(communicator, micro_batches, reproducible)
         self._recipe = recipe({**given, **self.division.settings(communicator)})
-        if not 0 <= int(seed) < 2**63:
-            raise ValueError(f"seed is {seed!r}, expected a whole number from 0 to 2^63 - 1")
-        self.seed, self.threads = int(seed), self.division.threads(threads)
+        self.seed, self.threads = _checked_seed(seed), self.division.threads(threads)
         self.optimizer = optimizers.resolve(optimizer, lr)
         self.schedule = schedules.resolve(schedule, warmup)
         self.metrics = metrics_of.resolve(metrics)
@@ -134,10 +139,9 @@ class Trainer(Saving):
         if quantize is not None:
             model, change = quantised(model, quantize)
             changes = [*changes, change]
-        subject = TrainableModel(
-            model, tie=tie, untie=untie, keep_float32=keep_float32,
-            changes=[*changes, *adapter_changes(lora, trainable)],
-        )  # fmt: skip
+        changes = [*changes, *adapter_changes(lora, trainable)]
+        sharing = dict(tie=tie, untie=untie, keep_float32=keep_float32)
+        subject = TrainableModel(model, **sharing, changes=changes)
         groups = list(groups)
         self._plan_of = lambda loss: TrainingPlan(
             subject, loss, loss_weights or {}, trainable, self.optimizer, groups,
