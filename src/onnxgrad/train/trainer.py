@@ -35,7 +35,6 @@ from onnxgrad.train.step.settle import settle
 from onnxgrad.train.step.setup import TrainingPlan
 from onnxgrad.train.step.training_step import TrainingStep
 
-
 _NOT_KEPT = ("self", "__class__", "communicator")  # of a Trainer's arguments, in its recipe
 
 
