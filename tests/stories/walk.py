@@ -12,8 +12,6 @@ import onnxruntime
 
 from onnxgrad.cli import main
 
-DATA = Path(__file__).parent / "data"
-
 
 def mlp(path: str, widths: list[int], seed: int = 0, batch: str | int = "N", end: str = "") -> None:
     """Write a network of Gemm and Relu; `end` is an operator behind the last layer, such as Softmax."""
@@ -37,9 +35,14 @@ def mlp(path: str, widths: list[int], seed: int = 0, batch: str | int = "N", end
     save(path, nodes, {"x": [batch, widths[0]]}, {"y": [batch, widths[-1]]}, tensors)
 
 
-def save(path: str, nodes, inputs: dict, outputs: dict, tensors) -> None:
-    """Write a float model."""
-    info = lambda n, s: onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s)  # noqa: E731
+def save(
+    path: str, nodes, inputs: dict, outputs: dict, tensors, whole: tuple[str, ...] = ()
+) -> None:
+    """Write a model; its inputs and outputs are floats, but those of `whole` numbers. Tensors may be arrays by name."""
+    if isinstance(tensors, dict):
+        tensors = [onnx.numpy_helper.from_array(a, n) for n, a in tensors.items()]
+    kinds = {True: onnx.TensorProto.INT64, False: onnx.TensorProto.FLOAT}
+    info = lambda n, s: onnx.helper.make_tensor_value_info(n, kinds[n in whole], s)  # noqa: E731
     graph = onnx.helper.make_graph(
         nodes, "story", [info(*i) for i in inputs.items()], [info(*o) for o in outputs.items()], tensors
     )  # fmt: skip
@@ -62,20 +65,8 @@ def ask(path: str, **inputs: np.ndarray) -> list[np.ndarray]:
     return session.run(None, inputs)
 
 
-def read_csv(path: str | Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def write_csv(path: str | Path, rows: list[dict]) -> None:
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-
-
-def part(rows: list, share: float, seed: int = 0) -> tuple[list, list]:
-    """Two parts of a list, shuffled: the rest, and `share` of it."""
-    order = np.random.default_rng(seed).permutation(len(rows))
-    cut = round(len(rows) * share)
-    return [rows[i] for i in order[cut:]], [rows[i] for i in order[:cut]]
