@@ -99,7 +99,7 @@ OPENS = {
 MAY_OPEN = {
     "cli/texts.py": {"os.open"},  # the null device, in place of a closed pipe
     "cli/demo.py": {"shutil.rmtree", "np.load"},  # its own earlier run, and the dataset it wrote
-    "data/images.py": {"Image.open"},  # of bytes that onnxgrad.files read
+    "data/pixels.py": {"Image.open"},  # of bytes that onnxgrad.files read
     "demo/digits.py": {"np.load", ".open"},  # a resource of the package
     "dropin/onnxblock/blocks.py": {"onnx.load", "onnx.save"},  # in a temporary folder of its own
     "stepfile/programs/__init__.py": {".read_text"},  # a resource of the package

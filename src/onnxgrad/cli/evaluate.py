@@ -10,7 +10,7 @@ from rich.table import Table
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
 from onnxgrad.cli.texts import Console, show_notes
-from onnxgrad.job.config import Config
+from onnxgrad.job.config import INPUT_FLAGS, Config, add_flags, input_flags
 from onnxgrad.job.texts import split_names
 
 
@@ -33,6 +33,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=at_least_one, default=32, metavar="N")
     parser.add_argument("--tokenizer", default="", metavar="FILE", help="text: as for train")
     parser.add_argument("--max-length", type=int, default=0, metavar="N", help="text: as for train")
+    add_flags(parser, only=set(INPUT_FLAGS) - {"tokenizer", "max_length"})
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -40,16 +41,19 @@ def add_parser(commands) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     from onnxgrad.files.models import ModelFile
     from onnxgrad.job.language import is_language_run
+    from onnxgrad.job.objective import Objective
     from onnxgrad.job.prepare import Wish, prepare
-    from onnxgrad.train.losses import with_axis
     from onnxgrad.train.trainer import Trainer
 
     model = ModelFile.of(options.model)
     if is_language_run(model, options):
         return run_language(model, options)
-    wish = Wish(options.target, split_names(options.ignore), options.loss, options.model_output)
+    ignore = split_names(options.ignore)
+    inputs = input_flags(options)
+    wish = Wish(options.target, ignore, options.loss, options.model_output, inputs=inputs)
     job = prepare(model, options.data, wish)
-    losses = job.losses and {o: with_axis(loss, options.axis) for o, loss in job.losses.items()}
+    settings = Config(loss=options.loss, axis=options.axis, model_output=options.model_output)
+    losses = Objective(job, settings, None).losses()
     trainer = Trainer(model, loss=losses, metrics=job.metrics(options.metrics))
     batches = job.all_rows(trainer.target_names, options.batch_size)
     result = trainer.evaluate(batches)

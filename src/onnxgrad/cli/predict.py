@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +19,11 @@ from onnxgrad.data import read as data
 from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.inspection.probe import first_load
+from onnxgrad.job.config import INPUT_FLAGS, add_flags, input_flags
 from onnxgrad.job.texts import split_names
+
+if TYPE_CHECKING:
+    from onnxgrad.job.predictions import Predictions
 
 
 def add_parser(commands) -> argparse.ArgumentParser:
@@ -32,20 +37,23 @@ def add_parser(commands) -> argparse.ArgumentParser:
         "--output",
         default="",
         metavar="FILE",
-        help="where to write: .npz with the outputs by name, .csv with one row per row of the data, or .jsonl "
-        "for generated text",
+        help="where to write: .npz with the outputs by name, .csv with one row per row of the data and the names "
+        "of files and classes, or .jsonl for generated text",
     )
     parser.add_argument("--target", default="", help="name of a column to leave out")
     parser.add_argument("--ignore", default="", help="more columns to leave out, with commas")
+    add_flags(parser, only=set(INPUT_FLAGS) - {"tokenizer"})
     parser.add_argument("--batch-size", type=at_least_one, default=256, metavar="N")
     generate.add_flags(parser)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    from onnxgrad.data.matching import match
+    from onnxgrad.data.matching import check_inputs, match
     from onnxgrad.files.models import ModelFile, data_files
     from onnxgrad.inspection.reading import read
+    from onnxgrad.job.inputs import read_forms
+    from onnxgrad.job.predictions import predict
     from onnxgrad.job.prepare import stored_classes
 
     file, adapter = generate.model_and_adapter(options)
@@ -61,54 +69,34 @@ def run(options: argparse.Namespace) -> int:
     model = ModelFile.of(options.model)
     check_target(path, model, options.data, *data_files(model))
     original, prepared = read(model)
+    forms = read_forms(model, original, input_flags(options))
     with first_load(options.model):
         table = data.read(options.data)
-        matched = match(prepared, table, options.target, split_names(options.ignore))
-    outputs = predict(model, prepared, table, matched, options.batch_size)
+        check_inputs(prepared, table, forms.constants)
+        matched = match(prepared, table, options.target, split_names(options.ignore), forms)
+    session = onnxgrad.session(model)
     classes = stored_classes(original)
-    content = as_csv(outputs, classes) if path.suffix == ".csv" else as_npz(outputs)
-    write_bytes(path, content)
-    shapes = ", ".join(f"{n} {list(a.shape)}" for n, a in outputs.items())
+    found = predict(session, prepared, table, matched, options.batch_size, classes)
+    write_bytes(path, as_csv(found) if path.suffix == ".csv" else as_npz(found))
+    shapes = ", ".join(f"{n} {list(a.shape)}" for n, a in found.outputs.items())
     print(f"wrote {options.output}: {shapes}")
     return OK
 
 
-def predict(path: str, model, table, matched, batch_size: int) -> dict[str, np.ndarray]:
-    """Every output for every row; a model with a fixed batch gets its last one filled up."""
-    from onnxgrad.data.batches import Batches
-    from onnxgrad.job.prepare import Prepared
-    from onnxgrad.train.step.check import Checker, of_input
-
-    session = onnxgrad.session(path)
-    names = [o.name for o in session.get_outputs()]
-    size, fixed = Prepared(path, model, table, matched, None, []).batch_size(batch_size)
-    check = Checker(of_input(v) for v in model.graph.inputs if v.name in matched.inputs)
-    parts: list[list[np.ndarray]] = []
-    for batch in Batches(table, matched, [], size).epoch(0):
-        count = len(batch.rows)
-        if fixed:
-            filled = {n: _filled(a, size) for n, a in batch.arrays.items()}
-            batch = type(batch)(filled, batch.number, _filled(batch.rows, size), batch.place)
-        parts.append([r[:count] for r in session.run(names, check(batch))])
-    return {n: np.concatenate([p[i] for p in parts]) for i, n in enumerate(names)}
-
-
-def _filled(array: np.ndarray, size: int) -> np.ndarray:
-    """Repeat the last row up to `size` rows."""
-    return np.concatenate([array, np.repeat(array[-1:], size - len(array), 0)])
-
-
-def as_npz(outputs: dict[str, np.ndarray]) -> bytes:
+def as_npz(found: Predictions) -> bytes:
+    more = {"file": np.array(found.names)} if found.names else {}
+    if found.answers:
+        more[found.title] = np.array(found.answers)
     buffer = io.BytesIO()
-    np.savez(buffer, **outputs)
+    np.savez(buffer, **{**more, **found.outputs})
     return buffer.getvalue()
 
 
-def as_csv(outputs: dict[str, np.ndarray], classes: list[str]) -> bytes:
-    """A column per number; a column `class` first, where the model knows the names of its classes."""
+def as_csv(found: Predictions) -> bytes:
+    """A column per number; first the names of files, and the class where the model knows the names of its classes."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = dict(_columns(outputs, classes))
+    columns = dict(_columns(found))
     writer.writerow([harmless(name) for name in columns])
     writer.writerows(zip(*columns.values(), strict=True))
     return text.getvalue().encode()
@@ -119,13 +107,15 @@ def harmless(cell: str) -> str:
     return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
-def _columns(
-    outputs: dict[str, np.ndarray], classes: list[str]
-) -> Iterator[tuple[str, np.ndarray]]:
-    first = next(iter(outputs.values()))
-    if classes and first.ndim == 2 and first.shape[1] == len(classes):
-        yield "class", np.array([harmless(c) for c in classes])[first.argmax(1)]
-    for name, array in outputs.items():
+def _columns(found: Predictions) -> Iterator[tuple[str, Sequence]]:
+    if found.names:
+        yield "file", [harmless(name) for name in found.names]
+    if found.answers:
+        yield found.title, [harmless(answer) for answer in found.answers]
+    rows = len(found.names or found.answers or next(iter(found.outputs.values())))
+    for name, array in found.outputs.items():
+        if len(array) != rows or (found.title == "tags" and array.ndim > 2):
+            continue  # no number for each row: .npz has it
         flat = array.reshape(len(array), -1)
         for number in range(flat.shape[1]):
             yield name if flat.shape[1] == 1 else f"{name}_{number}", flat[:, number]

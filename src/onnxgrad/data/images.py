@@ -1,131 +1,167 @@
-"""A folder of images, one folder per class, as a table; images are decoded when they are needed."""
+"""A column of pictures: decoded when they are needed, in the form that a model takes."""
 
 from __future__ import annotations
 
-import io
-import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from onnxgrad.data.table import Table
-from onnxgrad.errors import DataError, FileError
-from onnxgrad.files import limits
-from onnxgrad.files.paths import read_bytes
+from onnxgrad.data import pixels
+from onnxgrad.data.augment import Augment
+from onnxgrad.errors import DataError
 
-ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
-CACHE_BYTES = 512 << 20  # decoded images that are kept
+CACHE_BYTES = 512 << 20  # decoded pictures that are kept
+BYTE = 1 / 255
 
 
-def read_images(path: Path) -> Table:
-    """Columns `image` and `label`; the labels number the folders in alphabetical order."""
-    classes = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
-    files = [
-        (file, number)
-        for number, folder in enumerate(classes)
-        for file in sorted(folder.iterdir())
-        if file.suffix.lower() in ENDINGS
-    ]
-    if not files:
-        raise DataError(f"{path} holds no images in folders by class, such as {path}/cat/1.png")
-    paths = [file for file, _ in files]
-    arrays = {"image": Images(paths), "label": np.array([number for _, number in files])}
-    return Table(
-        str(path), arrays, where=lambda row: str(paths[row]), classes=[c.name for c in classes]
-    )
+@dataclass(frozen=True)
+class PictureForm:
+    """How a picture becomes numbers: resized, cut in the middle, (pixel · rescale - mean) / std.
+
+    resize: (256,) is the shorter side, (224, 224) height and width. crop: height and width. Empty or None
+    is not said, and follows from the model.
+    """
+
+    resize: tuple[int, ...] = ()
+    crop: tuple[int, ...] = ()
+    resample: str = "bilinear"
+    rescale: float | None = None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    channels_last: bool | None = None
+    channels: int | None = None
+
+    def fitted(self, who: str, dims: list, dtype: np.dtype, first: Path) -> PictureForm:
+        """All that is not said, by a model's input of these dims and by the first picture."""
+        if len(dims) != 4:
+            return self
+        size, channels = pixels.look(first)
+        last = self.channels_last
+        if last is None:
+            last = dims[3] in (1, 3) and dims[1] not in (1, 3)
+        wanted = dims[3] if last else dims[1]
+        channels = wanted if wanted in pixels.MODES else self.channels or channels
+        height, width = (dims[1], dims[2]) if last else (dims[2], dims[3])
+        form = self._sized(who, (height, width), size)
+        rescale = self.rescale
+        if rescale is None:
+            rescale = 1.0 if dtype.kind in "iu" else BYTE
+        if dtype.kind in "iu" and (self.mean or self.std or rescale != 1):
+            raise DataError(f"{who} takes whole numbers: no mean, deviation or rescaling fits it")
+        for flag, numbers in (("--mean", self.mean), ("--std", self.std)):
+            if len(numbers) not in (0, 1, channels):
+                raise DataError(
+                    f"{flag} has {len(numbers)} numbers, and {who} takes pictures of {channels} channels"
+                )
+        return replace(form, rescale=rescale, channels_last=last, channels=channels)
+
+    def _sized(self, who: str, wanted: tuple, first: tuple[int, int]) -> PictureForm:
+        """Resize and crop such that every picture comes out at the size that the model wants."""
+        known = all(isinstance(side, int) for side in wanted)
+        resize, crop = self.resize, self.crop
+        if not crop and len(resize) == 1:
+            crop = tuple(wanted) if known else (resize[0], resize[0])
+        if not crop and not resize:
+            resize = tuple(
+                w if isinstance(w, int) else f for w, f in zip(wanted, first, strict=True)
+            )
+        made = crop or resize
+        if any(isinstance(w, int) and w != m for w, m in zip(wanted, made, strict=True)):
+            sides = " × ".join("?" if not isinstance(w, int) else str(w) for w in wanted)
+            raise DataError(
+                f"{who} takes pictures of {sides}, and {'--crop' if crop else '--resize'} makes "
+                f"{made[0]} × {made[1]} (from a flag, the model's metadata or preprocessor_config.json); "
+                "a flag with the right size wins"
+            )
+        return replace(self, resize=resize, crop=crop)
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Height and width of what comes out."""
+        return self.crop or self.resize
+
+    def numbers(self, stacked: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """[rows, height, width, channels] of bytes as the model's numbers."""
+        if dtype.kind in "iu":
+            made = stacked.astype(dtype)
+        else:
+            made = stacked.astype(np.float32)
+            made = made / 255 if self.rescale == BYTE else made * np.float32(self.rescale)
+            if self.mean:
+                made -= np.array(self.mean, np.float32)
+            if self.std:
+                made /= np.array(self.std, np.float32)
+        made = made if self.channels_last else made.transpose(0, 3, 1, 2)
+        return made.astype(dtype, copy=False)
+
+    def __str__(self) -> str:
+        kind = {1: "grey", 3: "colour"}.get(self.channels, f"{self.channels} channels")
+        steps = []
+        if len(self.resize) == 1:
+            steps.append(f"shorter side {self.resize[0]}")
+        elif self.crop and self.resize:
+            steps.append(f"resized to {self.resize[1]}×{self.resize[0]}")
+        steps.append(f"{self.size[1]}×{self.size[0]} pixels{' from the middle' * bool(self.crop)}")
+        steps.append(kind)
+        scale = {1.0: "0 to 255", BYTE: "0 to 1"}.get(self.rescale, f"bytes × {self.rescale:g}")
+        steps.append(f"numbers from {scale}" if self.rescale in (1.0, BYTE) else scale)
+        if self.mean:
+            steps.append(f"minus mean {', '.join(f'{m:g}' for m in self.mean)}")
+        if self.std:
+            steps.append(f"by deviation {', '.join(f'{s:g}' for s in self.std)}")
+        return ", ".join(steps)
 
 
 class Images:
-    """Images as an array: [rows, channels, height, width], float32 in 0..1, until `fit` says otherwise."""
+    """Pictures as an array: [rows, channels, height, width], float32 in 0..1, until `fit` says otherwise."""
 
     def __init__(self, paths: list[Path]):
         self.paths = paths
         self.dtype = np.dtype(np.float32)
-        self.channels_last = False
         self._cache: dict[int, np.ndarray] = {}
         self._cached = 0
-        first = _upright(_open(paths[0]))
-        self.size = first.size  # width, height
-        self.mode = "L" if first.mode in ("L", "1", "I;16") else "RGB"
+        self.form = PictureForm().fitted("the model", [None] * 4, self.dtype, paths[0])
 
     def __len__(self) -> int:
         return len(self.paths)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        (width, height), channels = self.size, 1 if self.mode == "L" else 3
-        row = (height, width, channels) if self.channels_last else (channels, height, width)
+        size, channels = self.form.size, self.form.channels
+        row = (*size, channels) if self.form.channels_last else (channels, *size)
         return (len(self.paths), *row)
 
-    def fit(self, dims: list[int | str | None], dtype: np.dtype) -> str:
-        """Give the images the form that a model wants; return what was done, in words."""
-        if len(dims) != 4:
-            return ""
-        self.channels_last = dims[3] in (1, 3) and dims[1] not in (1, 3)
-        channels, height, width = (dims[3], dims[1], dims[2]) if self.channels_last else dims[1:]
-        if channels in (1, 3):
-            self.mode = "L" if channels == 1 else "RGB"
-        was = self.size
-        self.size = tuple(
-            new if isinstance(new, int) else old
-            for new, old in zip((width, height), was, strict=True)
-        )
-        self.dtype = np.dtype(dtype)
-        scale = "0 to 255" if self.dtype.kind in "iu" else "0 to 1"
-        kind = "grey" if self.mode == "L" else "colour"
-        return f"images: {self.size[0]}×{self.size[1]} pixels, {kind}, numbers from {scale}; others are resized"
+    def fit(self, who: str, dims: list[int | None], dtype: np.dtype, form: PictureForm) -> None:
+        """Give the pictures the form that an input of a model wants; `who` names it in messages."""
+        if len(dims) == 4:
+            self.dtype = np.dtype(dtype)
+            self.form = form.fitted(who, dims, self.dtype, self.paths[0])
+            self._cache, self._cached = {}, 0
 
     def __getitem__(self, rows) -> np.ndarray:
         if isinstance(rows, slice):
             rows = range(*rows.indices(len(self)))
-        pixels = np.stack([self._pixels(int(row)) for row in rows])
-        if not self.channels_last:
-            pixels = pixels.transpose(0, 3, 1, 2)
-        if self.dtype.kind in "iu":
-            return pixels.astype(self.dtype)
-        return (pixels.astype(np.float32) / 255).astype(self.dtype)
+        made = [pixels.centre(self._decoded(int(row)), self.form.crop) for row in rows]
+        return self.form.numbers(np.stack(made), self.dtype)
 
-    def _pixels(self, row: int) -> np.ndarray:
-        """[height, width, channels], bytes."""
+    def varied(self, rows: np.ndarray, augment: Augment, seed: list[int]) -> np.ndarray:
+        """Rows, each changed by chance; what chance says depends on `seed` and the row alone."""
+        made = [
+            augment.picture(
+                self._decoded(int(row)), self.form.size, np.random.default_rng([*seed, int(row)])
+            )
+            for row in rows
+        ]
+        return self.form.numbers(np.stack(made), self.dtype)
+
+    def _decoded(self, row: int) -> np.ndarray:
+        """[height, width, channels], bytes, resized and not yet cut."""
         if row in self._cache:
             return self._cache[row]
-        try:
-            image = _upright(_open(self.paths[row])).convert(self.mode)
-            if image.size != self.size:
-                image = image.resize(self.size, 2)  # bilinear
-        except (DataError, FileError):
-            raise
-        except Exception as error:
-            raise DataError(f"{self.paths[row]} cannot be read as an image: {error}") from error
-        pixels = np.atleast_3d(np.asarray(image, np.uint8))
-        if self._cached + pixels.nbytes <= CACHE_BYTES:
-            self._cache[row] = pixels
-            self._cached += pixels.nbytes
-        return pixels
-
-
-def _upright(image):
-    """The picture as a viewer shows it: cameras write how they were held beside the pixels (EXIF)."""
-    from PIL import ImageOps
-
-    return ImageOps.exif_transpose(image)
-
-
-def _open(path: Path):
-    """The picture, not yet decoded; one that would not fit is refused by what its header says."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise DataError(
-            f"{path}: reading images needs Pillow: pip install onnxgrad[images]"
-        ) from None
-    content = io.BytesIO(read_bytes(path, "a picture"))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours
-            image = Image.open(content)
-    except Exception as error:  # Pillow's readers raise what they like: SyntaxError, struct.error
-        raise DataError(f"{path} cannot be read as an image: {error}") from error
-    width, height = image.size
-    limits.check("pixels", width * height, f"{path} has {width:,} × {height:,} pixels")
-    return image
+        form = self.form
+        made = pixels.decode(self.paths[row], form.channels, form.resize, form.resample)
+        if self._cached + made.nbytes <= CACHE_BYTES:
+            self._cache[row] = made
+            self._cached += made.nbytes
+        return made

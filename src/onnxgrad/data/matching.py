@@ -3,71 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxgrad.data.columns import as_words, days, fills_missing, is_dates
+from onnxgrad.data.columns import fills_missing, is_dates
+from onnxgrad.data.forms import Forms
 from onnxgrad.data.images import Images
+from onnxgrad.data.matched import Feed, Matched
+from onnxgrad.data.ragged import PaddedFeed, Ragged
+from onnxgrad.data.raw_inputs import constant, fit, is_rate, second_size, tokens
+from onnxgrad.data.sounds import Sounds
 from onnxgrad.data.table import Table, is_number
+from onnxgrad.data.texts import USUAL, takes_tokens
 from onnxgrad.errors import DataError
 from onnxgrad.notes import Note
 
-TARGETS = ("target", "label", "labels", "y", "class", "targets")
+TARGETS = ("target", "label", "labels", "y", "class", "targets", "tags", "ner_tags")
 
 
-@dataclass
-class Feed:
-    """An input from columns of a table: one as it is, or several side by side."""
-
-    columns: list[str]
-    shape: tuple[int, ...] | None  # of a row; None leaves it as it is
-    dtype: np.dtype | None  # None leaves it as it is
-    dates: frozenset[str] = frozenset()  # columns of dates, which become days since 1970
-
-    def __call__(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
-        parts = [
-            days(arrays[name], f"column '{name}'") if name in self.dates else arrays[name]
-            for name in self.columns
-        ]
-        array = parts[0] if len(parts) == 1 else np.stack(parts, 1)
-        if self.dtype == np.dtype(object):
-            array = as_words(array)
-        array = array if self.dtype is None else array.astype(self.dtype)
-        return array if self.shape is None else array.reshape(len(array), *self.shape)
-
-
-@dataclass
-class Matched:
-    """How rows of a table become a batch. `classes` are the names of labels, by number.
-
-    `targets` are the columns by the output that they are compared with; "" is the output that one
-    loss judges.
-    """
-
-    inputs: dict[str, Feed]
-    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    classes: list[str] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-
-    @property
-    def target(self) -> str:
-        """The first column of the first target; empty where there is none."""
-        return next((columns[0] for columns in self.targets.values()), "")
-
-    @property
-    def target_columns(self) -> list[str]:
-        return list(dict.fromkeys(c for columns in self.targets.values() for c in columns))
-
-    @property
-    def columns(self) -> list[str]:
-        return list(dict.fromkeys(c for feed in self.inputs.values() for c in feed.columns))
-
-
-def check_inputs(model: ir.Model) -> None:
-    """Refuse a model with an input that does not take one row per sample."""
-    wanted = given_inputs(model)
+def check_inputs(model: ir.Model, table: Table, constants: Collection[str]) -> None:
+    """Refuse a model with an input that does not take one row per sample, and is no constant."""
+    wanted = [v for v in given_inputs(model) if v.name not in constants and not is_rate(v, table)]
     shapes = {v.name: None if v.shape is None else list(v.shape) for v in wanted}
     names = [str(s[0]) for s in shapes.values() if s and not isinstance(s[0], int)]
     for name, shape in shapes.items():
@@ -77,19 +35,30 @@ def check_inputs(model: ir.Model) -> None:
             what = what.replace("SymbolicDim(", "").replace(")", "")
             raise DataError(
                 f"input '{name}' of the model {what}, and a dataset file has one row per sample for every input. "
-                "Train it from Python, with batches of your own: onnxgrad.Trainer(...).fit(batches)"
+                f"Give it one number with --constant {name}=0, or train it from Python, with batches of your own: "
+                "onnxgrad.Trainer(...).fit(batches)"
             )
 
 
-def match(model: ir.Model, table: Table, target: str = "", ignore: tuple[str, ...] = ()) -> Matched:
+def match(
+    model: ir.Model,
+    table: Table,
+    target: str = "",
+    ignore: tuple[str, ...] = (),
+    forms: Forms | None = None,
+) -> Matched:
     """Give every input of the model its columns; a column that is left over is the target."""
-    return feed_inputs(model, table, find_target(model, table, target, ignore), ignore)
+    return feed_inputs(model, table, find_target(model, table, target, ignore), ignore, forms)
 
 
-def feed_inputs(model: ir.Model, table: Table, aim: Matched, ignore: tuple[str, ...]) -> Matched:
+def feed_inputs(
+    model: ir.Model, table: Table, aim: Matched, ignore: tuple[str, ...], forms: Forms | None = None
+) -> Matched:
     """Give every input its columns, beside the target that was found."""
     wanted = given_inputs(model)
-    matched = Matched({}, dict(aim.targets), list(aim.classes), list(aim.notes))
+    matched = Matched(
+        {}, dict(aim.targets), list(aim.classes), list(aim.notes), forms or Forms()
+    )  # fmt: skip
     names = [n for n in table.columns if n not in ignore and n not in matched.target_columns]
     matched.inputs = _inputs(wanted, table, names, matched)
     _refuse_gaps(wanted, table, matched)
@@ -207,6 +176,8 @@ def _guess_target(wanted: list[ir.Value], table: Table, names: list[str], notes:
         notes.append(_target(free[0], "the only one that is no input of the model"))
         return free[0]
     side_by_side = len(free) == len(names) and len(free) > 1 and len(wanted) == 1
+    if side_by_side and takes_tokens(wanted) and free[-1].lower() in USUAL:
+        return ""
     if side_by_side and _width(wanted[0]) != len(free):
         notes.append(_target(free[-1], "the last column"))
         return free[-1]
@@ -224,13 +195,28 @@ def _width(value: ir.Value) -> int | None:
 def _inputs(
     wanted: list[ir.Value], table: Table, names: list[str], matched: Matched
 ) -> dict[str, Feed]:
+    free = [v for v in wanted if v.name not in matched.forms.constants and not is_rate(v, table)]
+    made = _from_columns(free, table, names, matched)
+    for value in wanted:
+        if value not in free:
+            made[value.name] = constant(value, table, matched)
+    return {v.name: made[v.name] for v in wanted}
+
+
+def _from_columns(
+    wanted: list[ir.Value], table: Table, names: list[str], matched: Matched
+) -> dict[str, Feed]:
     if all(v.name in names for v in wanted):
-        return {v.name: _one(v, v.name, table, matched.notes) for v in wanted}
+        return {v.name: _one(v, v.name, table, matched) for v in wanted}
+    if takes_tokens(wanted) and names:
+        found = tokens(wanted, table, names, matched, _one)
+        if found:
+            return found
     if len(wanted) == 1:
         value = wanted[0]
         if len(names) == 1:
             matched.notes.append(_fed(value, f"'{names[0]}', the only one left"))
-            return {value.name: _one(value, names[0], table, matched.notes)}
+            return {value.name: _one(value, names[0], table, matched)}
         if names and all(table.columns[n].shape == () for n in names):
             matched.notes.append(_fed(value, f"{len(names)} columns side by side"))
             return {value.name: _side_by_side(value, names, table, matched)}
@@ -242,14 +228,16 @@ def _inputs(
     )
 
 
-def _one(value: ir.Value, name: str, table: Table, notes: list[Note]) -> Feed:
-    column = table.arrays.get(name) if hasattr(table, "arrays") else None
+def _one(value: ir.Value, name: str, table: Table, matched: Matched) -> Feed | PaddedFeed:
+    column, notes = table.arrays.get(name), matched.notes
     dims = None if value.shape is None else [d if isinstance(d, int) else None for d in value.shape]
-    if isinstance(column, Images) and dims is not None:
-        note = column.fit(dims, value.dtype.numpy())
-        if note:
-            notes.append(Note("pictures", value.name, note))
+    if isinstance(column, (Images, Sounds)) and dims is not None:
+        fit(column, value, dims, matched)
         return Feed([name], None, None)
+    if isinstance(column, Ragged) and column.dtype.kind != "U":
+        text = f"column '{name}' has rows of unequal lengths: filled up with 0"
+        notes.append(Note("unequal", name, text))
+        return PaddedFeed([name], np.dtype(value.dtype.numpy()), second_size(value))
     spec = table.columns[name]
     shape = _row_shape(value, spec.shape, notes)
     if value.dtype == ir.DataType.STRING:
@@ -330,8 +318,13 @@ def _refuse_text(value: ir.Value, name: str, table: Table) -> None:
 def _name_classes(table: Table, matched: Matched) -> None:
     columns = matched.target_columns
     if len(columns) == 1 and table.columns[columns[0]].dtype.kind in "US":
-        matched.classes = [str(word) for word in table.words(matched.target)]
-        text = f"target '{matched.target}' is text: {len(matched.classes)} classes, numbered in alphabetical order"
+        words = [str(word) for word in table.words(matched.target)]
+        listed = bool(table.classes) and set(words) <= set(table.classes)
+        matched.classes = list(table.classes) if listed else words
+        how = "numbered in alphabetical order"
+        if matched.classes != sorted(matched.classes):
+            how = "numbered as its file of classes lists them"
+        text = f"target '{matched.target}' is text: {len(matched.classes)} classes, {how}"
         matched.notes.append(Note("classes", matched.target, text))
     elif columns != ["label"]:
         matched.classes = []

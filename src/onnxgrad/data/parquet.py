@@ -37,6 +37,8 @@ class ParquetTable(Table):
 
     def __init__(self, path: Path):
         self.source, self.loose, self.classes = str(path), False, []
+        self.names: list[str] = []
+        self.arrays = {}  # none lies in memory
         self.gaps, self.filled = {}, set()  # gaps are met when their block is read
         self.where = lambda row: f"row {row}"
         self.file = _open(path)
@@ -204,7 +206,7 @@ def _open(path: Path) -> Any:
         from pyarrow import parquet
     except ImportError:
         raise DataError(
-            f"{path}: reading Parquet needs pyarrow: pip install onnxgrad[parquet]"
+            f"{path}: reading Parquet needs pyarrow: pip install 'onnxgrad[parquet]'"
         ) from None
     try:
         return parquet.ParquetFile(open_file(path, "a Parquet file"), buffer_size=1 << 20)

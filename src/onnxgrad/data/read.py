@@ -1,4 +1,4 @@
-"""Files to tables: .npz, .npy, CSV, JSONL, Parquet and folders of images. Bad rows are named."""
+"""Files to tables: .npz, .npy, CSV, JSONL, Parquet and folders of images or sounds. Bad rows are named."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.data.images import read_images
+from onnxgrad.data.folders import read_folder, with_files
 from onnxgrad.data.parquet import ParquetTable
+from onnxgrad.data.ragged import Ragged
 from onnxgrad.data.table import Table, check_lengths, is_number
 from onnxgrad.errors import DataError, FileError, LimitError
 from onnxgrad.files import limits
@@ -40,7 +41,7 @@ def read(path: str | Path) -> Table:
 
 def _reader(path: Path) -> Callable[[Path], Table]:
     if path.is_dir():
-        return _npy_folder if list(path.glob("*.npy")) else read_images
+        return _npy_folder if list(path.glob("*.npy")) else read_folder
     readers = {
         ".npz": _npz,
         ".npy": _npy,
@@ -53,7 +54,7 @@ def _reader(path: Path) -> Callable[[Path], Table]:
     if path.suffix.lower() not in readers:
         known = ", ".join(readers)
         raise DataError(
-            f"{path} has the ending '{path.suffix}', expected {known}, or a folder of images"
+            f"{path} has the ending '{path.suffix}', expected {known}, or a folder of images or sounds"
         )
     return readers[path.suffix.lower()]
 
@@ -121,7 +122,7 @@ def _csv_table(path: Path) -> Table:
                 pieces[name].append(np.array([row[names.index(name)].strip() for row in rows]))
     columns = {name: _column(parts) for name, parts in pieces.items()}
     where = lambda row: f"line {lines[row]}"  # noqa: E731
-    return Table(str(path), columns, where=where, loose=True, gaps=gaps)
+    return with_files(Table(str(path), columns, where=where, loose=True, gaps=gaps), path.parent)
 
 
 def _csv_chunks(path: Path, lines: list[int]) -> Iterator[list[list[str]]]:
@@ -233,7 +234,7 @@ def _jsonl(path: Path) -> Table:
         values = _without_null(path, key, numbers, [r[key] for r in records], gaps)
         columns[key] = _stacked(path, key, numbers, values)
     where = lambda row: f"line {numbers[row]}"  # noqa: E731
-    return Table(str(path), columns, where=where, loose=True, gaps=gaps)
+    return with_files(Table(str(path), columns, where=where, loose=True, gaps=gaps), path.parent)
 
 
 def _without_null(path: Path, key: str, lines: list[int], values: list[Any], gaps) -> list[Any]:
@@ -260,8 +261,8 @@ def _record(where: str, line: str, first: dict[str, Any] | None) -> dict[str, An
     return record
 
 
-def _stacked(path: Path, key: str, lines: list[int], values: list[Any]) -> np.ndarray:
-    """Lists of equal shapes as one array."""
+def _stacked(path: Path, key: str, lines: list[int], values: list[Any]) -> np.ndarray | Ragged:
+    """Lists of equal shapes as one array; where only their lengths differ, as unequal rows."""
     arrays = []
     for line, value in zip(lines, values, strict=True):
         try:
@@ -274,8 +275,18 @@ def _stacked(path: Path, key: str, lines: list[int], values: list[Any]) -> np.nd
             raise DataError(
                 f"{path}, line {line}: '{key}' holds {value!r:.40}, expected numbers or text"
             )
-        if arrays[-1].shape != arrays[0].shape:
+        rank, rest = arrays[0].ndim, arrays[0].shape[1:]
+        if arrays[-1].ndim != rank or arrays[-1].shape[1:] != rest:
             shape, expected = list(arrays[-1].shape), list(arrays[0].shape)
             raise DataError(f"{path}, line {line}: '{key}' has shape {shape}, expected {expected}")
+        if arrays[-1].size == 0:
+            raise DataError(f"{path}, line {line}: '{key}' is an empty list")
+    kinds = {a.dtype.kind in "US" for a in arrays}
+    if len(kinds) > 1 and arrays[0].ndim:
+        raise DataError(
+            f"{path}: '{key}' holds lists of numbers in some lines and of text in others"
+        )
+    if len({a.shape for a in arrays}) > 1:
+        return Ragged([a.astype(np.float32) if a.dtype == np.float64 else a for a in arrays])
     stacked = np.stack(arrays)
     return stacked.astype(np.float32) if stacked.dtype == np.float64 else stacked

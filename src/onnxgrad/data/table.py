@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.data.ragged import Ragged
 from onnxgrad.data.share import Share
 from onnxgrad.errors import DataError
 
@@ -27,8 +28,9 @@ class Table:
     """Columns that can be asked for any rows: arrays, memory-mapped arrays, folders of images.
 
     `loose` says that the format writes 1 and 1.0 alike, so that integers may stand for floats.
-    `classes` are the names of labels that are numbers already. `gaps` says of a column where its first
-    cell without a value is; `filled` are the columns whose gaps somebody takes care of.
+    `classes` is the order of the classes that the labels name. `gaps` says of a column where its first
+    cell without a value is; `filled` are the columns whose gaps somebody takes care of. `names` are those
+    of the rows, such as files.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Table:
         loose: bool = False,
         classes: list[str] | None = None,
         gaps: Mapping[str, str] | None = None,
+        names: list[str] | None = None,
     ):
         self.source, self.arrays = source, dict(arrays)
         self.columns = {n: Column(a.dtype, tuple(a.shape[1:])) for n, a in arrays.items()}
@@ -47,6 +50,7 @@ class Table:
         self.where = where or (lambda row: f"row {row}")
         self.loose, self.classes = loose, classes or []
         self.gaps, self.filled = dict(gaps or {}), set()
+        self.names = names or []
 
     def head(self, name: str, count: int = 1 << 16) -> np.ndarray:
         """The first rows of one column."""
@@ -54,7 +58,8 @@ class Table:
 
     def words(self, name: str) -> np.ndarray:
         """The different values of a column of text, sorted."""
-        return np.unique(self.arrays[name])
+        array = self.arrays[name]
+        return np.unique(array.flat() if isinstance(array, Ragged) else array)
 
     def column(self, name: str) -> np.ndarray:
         """All rows of one column."""

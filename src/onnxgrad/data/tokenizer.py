@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onnxgrad.errors import DataError, FileError
-from onnxgrad.files.text import read_text
+from onnxgrad.files.text import read_json, read_text
 
 FILE = "tokenizer.json"
+LONGEST = 1 << 20  # tokens: larger numbers in a config mean that there is no bound
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 _FILLERS = ("[PAD]", "<pad>", "<|pad|>")
 
@@ -104,6 +105,16 @@ class Tokenizer:
         split = bool(len(texts)) and isinstance(texts[0], list)
         found = self._native.encode_batch(list(texts), is_pretokenized=split)
         return [Tokens(e.ids, e.type_ids, e.word_ids) for e in found]
+
+
+def length_beside(tokenizer: Path) -> int | None:
+    """The most tokens of a text, where a tokenizer_config.json beside the tokenizer says so."""
+    file = tokenizer.parent / "tokenizer_config.json"
+    try:
+        found = read_json(file)["model_max_length"] if file.is_file() else None
+        return int(found) if found is not None and 2 <= int(found) <= LONGEST else None
+    except (FileError, KeyError, TypeError, ValueError, OverflowError):
+        return None  # a hint, no more
 
 
 def tokenizer_beside(model: str | os.PathLike[str]) -> Path | None:

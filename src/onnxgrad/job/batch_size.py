@@ -36,12 +36,18 @@ def free_batch(
 
 
 def _in_parts(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], size: int) -> list:
-    rows = len(next(iter(feeds.values()))) // size * size
+    whole = max(len(a) for a in feeds.values() if a.ndim)
+    rows = whole // size * size
     parts = [
-        _run(model, {n: a[start : start + size] for n, a in feeds.items()})
+        _run(model, {n: _part(a, start, size, whole) for n, a in feeds.items()})
         for start in range(0, rows, size)
     ]
     return [np.concatenate(values) for values in zip(*parts, strict=True)]
+
+
+def _part(array: np.ndarray, start: int, size: int, rows: int) -> np.ndarray:
+    """Some rows; what is the same in every batch as it is."""
+    return array[start : start + size] if array.ndim and len(array) == rows else array
 
 
 def _run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:

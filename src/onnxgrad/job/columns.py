@@ -15,6 +15,7 @@ from onnxgrad.data.columns import (
 )
 from onnxgrad.data.matching import Feed, Matched, given_inputs
 from onnxgrad.data.table import Table
+from onnxgrad.data.texts import takes_tokens
 from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.job.config import Config
 from onnxgrad.job.texts import split_names
@@ -62,6 +63,8 @@ class TableStage:
             if n not in self.ignore and n not in self.aim.target_columns
         ]
         if len(wanted) != 1 or wanted[0].name in names or len(names) < 2:
+            return None
+        if takes_tokens(wanted):
             return None
         if any(self.table.columns[n].shape != () for n in names):
             return None

@@ -8,6 +8,7 @@ import difflib
 import math
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ class Config:
 
     data: str = setting(
         "",
-        "training data: .npz, .csv, .jsonl, .parquet, a folder of .npy files or of images by class",
+        "training data: .npz, .csv, .jsonl, .parquet, a folder of .npy files, or of images or sounds by class",
         shown="FILE",
     )
     output: str = setting("", "where to write the tuned model", short="-o", shown="FILE")
@@ -47,6 +48,37 @@ class Config:
     missing: str = setting(
         "", "mean or median: what missing numbers become, inside the written model"
     )
+    resize: str = setting(
+        "",
+        "pictures: the shorter side, or HEIGHTxWIDTH (default: the model's size)",
+        shown="PIXELS",
+    )
+    crop: str = setting(
+        "", "pictures: the middle that is cut out, one side or HEIGHTxWIDTH", shown="PIXELS"
+    )
+    mean: str = setting(
+        "", "pictures: what is taken off each channel: 0.5, 0.485,0.456,0.406, or imagenet"
+    )
+    std: str = setting("", "pictures: what each channel is divided by, or imagenet")
+    rescale: str = setting(
+        "", "pictures: what bytes are multiplied by before that (default 1/255 for floats)"
+    )
+    channels_last: bool = setting(
+        False, "pictures: [rows, height, width, channels] (default: by the model's shape)", bool
+    )
+    augment: str = setting(
+        "",
+        "pictures changed by chance: flip, crop, rotate, colour, mixup, each with or without its strength: "
+        "flip,crop=0.3,rotate=15",
+    )
+    sample_rate: int = setting(
+        0, "sounds: samples a second; others are resampled (default: the files' own)", int,
+        limits=(0, 10_000_000),
+    )  # fmt: skip
+    seconds: float = setting(
+        0.0, "sounds: how long they are; shorter ones are followed by silence", float,
+        limits=(0, 86_400),
+    )  # fmt: skip
     tokenizer: str = setting(
         "", "text: a tokenizer.json (default: the one beside the model)", shown="FILE"
     )
@@ -57,6 +89,8 @@ class Config:
     pack: bool = setting(
         False, "text: examples one after the other in rows of --max-length, nothing padded", bool
     )
+    text: str = setting("", "text: its column, or two for a pair (default: guessed)")
+    constant: str = setting("", "inputs that are one number in every batch: sr=16000,state=0")
     val: str = setting(
         "0.2", "validation data: a file, or the share of rows to set aside; 0 for none"
     )
@@ -206,10 +240,25 @@ def _range(low: float, high: float) -> str:
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
 
 
-def add_flags(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
-    """One flag per setting; a flag that is not given stays out, so that a config file can set it."""
+# Those that say how pictures, sounds and texts become what a model takes; eval and predict have them too.
+INPUT_FLAGS = (
+    "resize", "crop", "mean", "std", "rescale", "channels_last", "sample_rate", "seconds", "tokenizer",
+    "max_length", "text", "constant",
+)  # fmt: skip
+
+
+def input_flags(settings: Any) -> dict[str, Any]:
+    """Those of the settings, or of parsed arguments, that say how inputs are made; only what is said."""
+    found = {name: getattr(settings, name, None) for name in INPUT_FLAGS}
+    return {name: value for name, value in found.items() if value not in (None, "", 0, 0.0, False)}
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, without: Iterable[str] = (), only: Iterable[str] = ()
+) -> None:
+    """One flag per setting, or for some; a flag that is not given stays out, so that a config file can set it."""
     for name, field in FIELDS.items():
-        if name in without:
+        if name in without or (only and name not in only):
             continue
         flag = "--" + name.replace("_", "-")
         names = [field.metadata["short"], flag] if "short" in field.metadata else [flag]

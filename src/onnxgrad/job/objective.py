@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.data.batches import LABELLED
+from onnxgrad.data.augment import Augment
+from onnxgrad.data.goals import LABELLED
+from onnxgrad.data.ragged import IGNORED
 from onnxgrad.data.table import is_number
+from onnxgrad.data.texts import is_ragged
 from onnxgrad.errors import ConfigError
 from onnxgrad.job.config import Config
 from onnxgrad.job.prepare import Prepared
@@ -66,7 +69,9 @@ class Objective:
         settings = self._class_settings(output, name)
         loss: Any = losses.NAMES[name](**settings) if settings else name
         loss = losses.with_axis(loss, self.config.axis)
-        if self.mixed and name == "cross_entropy":
+        if self.mixed and name in LABELLED:
+            if name != "cross_entropy":
+                raise ConfigError(f"--augment mixup needs the loss cross_entropy, and it is {name}")
             loss = SoftCrossEntropy(**settings)
         if self.config.sample_weights:
             loss = RowWeighted(losses.NAMES[name]() if isinstance(loss, str) else loss)
@@ -74,10 +79,10 @@ class Objective:
 
     @property
     def ignored(self) -> int | None:
-        """The label that counts nothing."""
+        """The label that counts nothing; places without a tag have -100."""
         text = self.config.ignore_index
         if not text:
-            return None
+            return IGNORED if self.prepared.tagged else None
         try:
             return int(text)
         except ValueError:
@@ -86,7 +91,7 @@ class Objective:
     @property
     def mixed(self) -> bool:
         """Whether targets are shares of classes, because pictures are mixed."""
-        return False
+        return Augment.parse(self.config.augment).mixup > 0
 
     def _class_settings(self, output: str, name: str) -> dict[str, Any]:
         c, found = self.config, {}
@@ -107,6 +112,8 @@ class Objective:
         """The targets of the training rows: [N], or [N, columns]."""
         matched, table = self.prepared.matched, self.prepared.table
         columns = dict(zip(self.prepared.losses, matched.targets.values(), strict=True))[output]
+        if is_ragged(table, columns[0]):
+            return table.arrays[columns[0]].flat(self.rows)
         parts = [table.column(name) for name in columns]
         made = parts[0] if len(parts) == 1 else np.stack(parts, 1)
         return made if self.rows is None else made[self.rows]
@@ -115,7 +122,8 @@ class Objective:
         """balanced: n / (classes·n_c), as scikit-learn's."""
         classes, text = self.prepared.matched.classes, self.config.class_weights
         shape = self.prepared.judged(output).shape
-        size = shape[1] if shape is not None and isinstance(shape[1], int) else len(classes)
+        wide = shape is not None and len(shape) == 2 and isinstance(shape[1], int)
+        size = shape[1] if wide else len(classes) or int(self._targets(output).max()) + 1
         if text != "balanced":
             return self._given(classes or [str(i) for i in range(size)], size)
         labels = self._targets(output)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.data.arrays import Batch
-from onnxgrad.data.batches import Batches, Goal
+from onnxgrad.data.batches import Batches
+from onnxgrad.data.goals import Goal
 from onnxgrad.job.config import Config
 from onnxgrad.job.prepare import Prepared
 from onnxgrad.job.quantised import Comparison

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.data import read as files
-from onnxgrad.data.batches import LABELLED, Batches, Goal, RowWeights, goal
+from onnxgrad.data.batches import Batches
+from onnxgrad.data.forms import Forms
+from onnxgrad.data.goals import LABELLED, Goal, RowWeights, goal
 from onnxgrad.data.matching import Matched, check_inputs, feed_inputs, find_target
 from onnxgrad.data.table import Table
+from onnxgrad.data.texts import TextFeed, as_tags, is_ragged
 from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.paths import is_path
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
+from onnxgrad.job.config import input_flags
+from onnxgrad.job.inputs import read_forms
 from onnxgrad.job.texts import split_names
 from onnxgrad.model.guess import guess
 from onnxgrad.notes import Note
@@ -46,13 +52,15 @@ class Wish:
     loss: str = ""
     output: str = ""
     weights: str = ""  # the column of weights of rows
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # how pictures, sounds, texts are made
 
     @classmethod
     def of(cls, config: Any, more: tuple[str, ...] = ()) -> Wish:
         """What settings say; `more` are columns that are no inputs either."""
         weights = config.sample_weights
         ignore = (*split_names(config.ignore), *more, *filter(None, [weights]))
-        return cls(config.target, ignore, config.loss, config.model_output, weights)
+        inputs = input_flags(config)
+        return cls(config.target, ignore, config.loss, config.model_output, weights, inputs)
 
     def losses(self) -> dict[str, str]:
         """The losses by output; "" is the output that is judged where there is one loss."""
@@ -83,6 +91,18 @@ class Prepared:
         """The first output that is judged."""
         return self.judged(next(iter(self.losses)) if self.losses else "")
 
+    @property
+    def tagged(self) -> bool:
+        """Whether a target has a label for every word or token, of which some have none."""
+        named = self.losses is not None and set(self.losses.values()) & set(LABELLED)
+        if not named or not self.matched.target:
+            return False
+        target, feeds = self.matched.target, self.matched.inputs.values()
+        words = any(
+            isinstance(f, TextFeed) and self.table.columns[f.columns[0]].shape for f in feeds
+        )
+        return is_ragged(self.table, target) or (words and bool(self.table.columns[target].shape))
+
     def judged(self, name: str) -> ir.Value:
         """An output by its name."""
         found = {v.name: v for v in self.model.graph.outputs}
@@ -100,18 +120,34 @@ class Prepared:
             for metric in split_names(METRICS.get(loss, ""))
         ]
 
-    def goals(self, names: tuple[str, ...], weights: str = "") -> list[Goal | RowWeights]:
-        """How columns become what the trainer calls by these names: targets, then weights of rows."""
+    def goals(
+        self, names: tuple[str, ...], weights: str = "", mixed: bool = False
+    ) -> list[Goal | RowWeights]:
+        """How columns become what the trainer calls by these names: targets, then weights of rows.
+
+        `mixed`: labels become shares of classes.
+        """
         made: list[Goal | RowWeights] = []
         targets = zip((self.losses or {}).items(), self.matched.targets.values(), strict=False)
         for (output, loss), columns in targets:
             value = self.judged(output)
             sample = self.table.head(columns[0], 2) if len(columns) == 1 else np.zeros((2, 2))
             name = names[len(made)]
-            made.append(goal(loss, value, sample, name, columns, self.matched.classes))
-            self._check_classes(made[-1], value)
+            one = goal(loss, value, sample, name, columns, self.matched.classes)
+            self._check_classes(one, value)
+            if mixed and one.labels:
+                one = replace(one, shares=self._width(value))
+            made.append(as_tags(one, self.table, self.matched.inputs))
         kind = np.dtype(self.output.dtype.numpy()) if made else np.dtype(np.float32)
         return [*made, *(RowWeights(name, (weights,), kind) for name in names[len(made) :])]
+
+    def _width(self, output: ir.Value) -> int:
+        shape = [] if output.shape is None else list(output.shape)
+        if len(shape) != 2 or not isinstance(shape[1], int):
+            raise ConfigError(
+                f"--augment mixup needs an output [rows, classes], and '{output.name}' is {shape}"
+            )
+        return shape[1]
 
     def _check_classes(self, made: Goal, output: ir.Value) -> None:
         shape = None if output.shape is None else list(output.shape)
@@ -129,7 +165,7 @@ class Prepared:
         sizes = {
             v.shape[0]
             for v in self.model.graph.inputs
-            if v.name in self.matched.inputs and v.shape is not None and len(v.shape) > 0
+            if v.name in self.matched.inputs and self.matched.inputs[v.name].columns and v.shape
         }
         fixed = sizes.pop() if len(sizes) == 1 else None
         return (fixed, True) if isinstance(fixed, int) else (wanted, False)
@@ -151,11 +187,12 @@ class Opened:
     ignore: tuple[str, ...]
     aim: Matched
     losses: dict[str, str] | None
+    forms: Forms
 
     def prepared(self, changed: Any = None) -> Prepared:
         """Give every input its columns; `changed` is the model that takes the place of the file's."""
         model = self.model if changed is None else read_model(changed)[1]
-        matched = feed_inputs(model, self.table, self.aim, self.ignore)
+        matched = feed_inputs(model, self.table, self.aim, self.ignore, self.forms)
         path = self.path if changed is None else changed
         return Prepared(path, model, self.table, matched, self.losses, matched.notes)
 
@@ -198,16 +235,17 @@ def open_files(
     _check_outputs(model, losses)
     # A model in memory came from a file that was loaded before.
     with first_load(path) if is_path(path) and not tried else contextlib.nullcontext():
-        check_inputs(model)
+        forms = read_forms(path, original, wish.inputs)
         table = files.read(data)
+        check_inputs(model, table, forms.constants)
         aim = find_target(model, table, wish.target, wish.ignore, tuple(losses))
         if not new_classes:
             _use_stored_classes(original, table, aim)
     if not aim.target:
         _own_loss(model, table, wish.loss, aim.notes)
-        return Opened(path, original, model, table, wish.ignore, aim, None)
+        return Opened(path, original, model, table, wish.ignore, aim, None, forms)
     found = _paired(model, table, aim, losses)
-    return Opened(path, original, model, table, wish.ignore, aim, found)
+    return Opened(path, original, model, table, wish.ignore, aim, found, forms)
 
 
 def prepare(path: Any, data: str, wish: Wish) -> Prepared:
@@ -278,13 +316,21 @@ def _own_loss(model: ir.Model, table: Table, loss: str, notes: list[Note]) -> No
     notes.append(Note("loss", scalar.name, text))
 
 
+def _sample(table: Table, aim: Matched, columns: tuple[str, ...]) -> np.ndarray:
+    """Some targets, as the numbers that they will be."""
+    rank = 1 + len(table.columns[columns[0]].shape)
+    if table.columns[columns[0]].dtype.kind in "US":
+        return np.arange(len(aim.classes)).reshape(-1, *[1] * (rank - 1))
+    if is_ragged(table, columns[0]):
+        return table.words(columns[0]).reshape(-1, *[1] * (rank - 1))
+    parts = [table.head(name) for name in columns]
+    return parts[0] if len(parts) == 1 else np.stack(parts, 1)
+
+
 def _guess(
     model: ir.Model, table: Table, aim: Matched, output: str, columns: tuple[str, ...]
 ) -> str:
-    parts = [table.head(name) for name in columns]
-    sample = parts[0] if len(parts) == 1 else np.stack(parts, 1)
-    if sample.dtype.kind in "US":
-        sample = np.arange(len(aim.classes))
+    sample = _sample(table, aim, columns)
     found = guess(model, sample, output)
     if not found.loss:
         raise ConfigError(f"{found.because}: give the loss with --loss")

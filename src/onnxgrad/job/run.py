@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.data import read as files
+from onnxgrad.data.augment import Augment
 from onnxgrad.data.batches import Batches
 from onnxgrad.data.matching import feed_inputs
 from onnxgrad.data.table import is_number
@@ -21,6 +22,7 @@ from onnxgrad.job.batch_size import free_batch
 from onnxgrad.job.columns import TableStage
 from onnxgrad.job.config import Config
 from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
+from onnxgrad.job.inputs import kept
 from onnxgrad.job.objective import Objective
 from onnxgrad.job.outcome import Recorder, Result, Watched, confuse, describe
 from onnxgrad.job.prepare import CLASSES, Opened, Prepared, Wish, open_files
@@ -183,8 +185,9 @@ class TrainingJob:
     def _split(self, prepared: Prepared) -> tuple[Batches, Batches | None]:
         """The rows to train on, and those to validate on."""
         size, fixed = prepared.batch_size(self.config.batch_size)
-        goals = prepared.goals(self.trainer.target_names, self.config.sample_weights)
-        more = dict(shuffle=True, seed=self.config.seed, whole_only=fixed)
+        mixed = Augment.parse(self.config.augment).mixup > 0
+        goals = prepared.goals(self.trainer.target_names, self.config.sample_weights, mixed)
+        more = dict(shuffle=True, seed=self.config.seed, whole_only=fixed, augment=self._augment())
         if fixed:
             more_rows = f", {self.accumulate} of them for each step" if self.accumulate > 1 else ""
             self._say("batch size", f"batch size: {size}, which the model fixes{more_rows}")
@@ -193,12 +196,22 @@ class TrainingJob:
             held = Batches(table, matched, goals, size, chosen=self.rows.held, whole_only=fixed)
         elif not is_number(self.config.val):
             other = files.read(self.config.val)
-            again = feed_inputs(prepared.model, other, matched, self.ignore)
+            again = feed_inputs(prepared.model, other, matched, self.ignore, matched.forms)
             held = Batches(other, again, goals, size, whole_only=fixed)
             self._say("validation", f"validation: the {other.rows:,} rows of {self.config.val}")
         data = Batches(table, matched, goals, size, chosen=self.rows.train, **more)
         self._check_sizes(data, held, size)
         return data, held
+
+    def _augment(self) -> Augment:
+        """How pictures are changed by chance."""
+        found = Augment.parse(self.config.augment)
+        if found and "pictures" not in self.prepared.matched.kinds:
+            raise ConfigError("--augment is for pictures, and the data have none")
+        if found:
+            text = f"pictures are changed by chance: {found}; those of the validation rows are not"
+            self._say("augment", text)
+        return found
 
     def _check_sizes(self, data: Batches, held: Batches | None, size: int) -> None:
         for batches, what in ((data, "train"), (held, "validate")):
@@ -276,7 +289,9 @@ class TrainingJob:
     def _metadata(self) -> dict[str, str] | None:
         """What is written into the model beside its weights."""
         classes = self.prepared.matched.classes
-        return {CLASSES: json.dumps(classes)} if classes else None
+        made, said = kept(self.prepared.matched, self.config.output, write=self.group.writes)
+        self.notes += said
+        return {**made, CLASSES: json.dumps(classes)} if classes else made
 
     def _save(self) -> None:
         """Write the tuned model, or the folder of an adapter."""
