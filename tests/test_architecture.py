@@ -30,8 +30,10 @@ LIBRARIES = {
     "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h", "hosts/numpy_optimizers.h"},
     "immintrin.h": {"core/vector.h"},
     "arm_neon.h": {"core/vector.h"},
-    "pthread.h": {"core/parallel.cpp"},
-    "sched.h": {"core/pieces.cpp"},
+    "pthread.h": {"core/platform.cpp"},
+    "sched.h": {"core/platform.cpp"},
+    "unistd.h": {"core/platform.cpp"},
+    "windows.h": {"core/platform.cpp"},
     "hosts/ort_abi.h": {
         "hosts/ort.cpp",
         "hosts/ort_shapes.h",

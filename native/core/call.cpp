@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "core/memory.h"
+#include "core/platform.h"
 
 namespace onnxgrad {
 

@@ -1,12 +1,11 @@
 #include "core/parallel.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-
 #include <chrono>
 #include <new>
 #include <system_error>
+
+#include "core/platform.h"
 
 namespace onnxgrad {
 
@@ -15,14 +14,6 @@ thread_local int t_limit = 0;  // of the jobs that this thread begins; 0: none
 }
 
 namespace {
-
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // A worker looks for the next job this long before it sleeps: kernels of one training step follow
 // each other within it, and waking a sleeping thread costs 5 to 30 µs.
@@ -38,7 +29,7 @@ Pool& Pool::instance() {
     g_pool = new Pool(core_count());  // never destroyed: workers may outlive main()
     // A forked child has none of the workers,
     // and perhaps a locked mutex: it starts with a new pool.
-    pthread_atfork(nullptr, nullptr, [] { g_pool = new Pool(g_pool->threads()); });
+    in_forked_children([] { g_pool = new Pool(g_pool->threads()); });
   });
   return *g_pool;
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/call.h"
+#include "core/platform.h"
 #include "core/vector.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
@@ -54,20 +55,12 @@ class Progress {
   bool ends_soon(Dim phase) const {
     for (int spins = 0; spins < 1000; ++spins) {
       if (this->phase() != phase) return true;
-      pause();
+      relax();
     }
     return false;
   }
 
  private:
-  static void pause() {
-#if defined(__x86_64__)
-    _mm_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-  }
-
   const Dim phases_;
   alignas(64) std::atomic<Dim> phase_{0};
   alignas(64) std::atomic<Dim> finished_{0};  // slices of the current phase

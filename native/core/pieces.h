@@ -62,9 +62,4 @@ class Pieces {
   Next next_[kMostRanges];
 };
 
-// The core that runs this thread; `otherwise` where the system does not say.
-int current_core(int otherwise);
-// How many cores this process may use; asked once.
-int core_count();
-
 }  // namespace onnxgrad

@@ -17,8 +17,8 @@
 // free waits for one, which some other piece is certain to give back.
 #pragma once
 #include <atomic>
-#include <cstdlib>
 #include <memory>
+#include <new>
 #include <thread>
 
 #include "core/call.h"
@@ -100,7 +100,7 @@ class Workspace {
     block.memory.reset();
     block.size = 0;
     block.memory.reset(static_cast<char*>(
-        std::aligned_alloc(kAlignment, static_cast<std::size_t>(aligned(bytes)))));
+        ::operator new(static_cast<std::size_t>(aligned(bytes)), kAlignment, std::nothrow)));
     if (!block.memory)
       call.fail("needs " + std::to_string((bytes >> 20) + 1) +
                 " MiB of working memory, which could not be allocated");
@@ -140,12 +140,12 @@ class Workspace {
   }
 
  private:
-  static constexpr Dim kAlignment = 64;
+  static constexpr std::align_val_t kAlignment{64};
   static constexpr Dim aligned(Dim bytes) {
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return (bytes + Dim(kAlignment) - 1) / Dim(kAlignment) * Dim(kAlignment);
   }
   struct Free {
-    void operator()(char* p) const { std::free(p); }
+    void operator()(char* p) const { ::operator delete(p, kAlignment); }
   };
   struct KeptMemory {
     std::unique_ptr<char, Free> memory;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "core/pieces.h"
+#include "core/platform.h"
 #include "hosts/ort_fusions.h"
 #include "hosts/ort_meter.h"
 #include "hosts/ort_shapes.h"

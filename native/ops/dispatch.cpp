@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/platform.h"
 #include "ops/table.h"
 
 namespace onnxgrad {
@@ -16,28 +17,15 @@ struct Level {
   Span<const Op> (*table)();
 };
 
-#if defined(__x86_64__)
-bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-bool has_avx512() {
-  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-#endif
-
 // What was compiled (ONNXGRAD_LEVELS), best first.
 const Level& chosen() {
   static const Level level = [] {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-#endif
     const Level levels[] = {
 #if defined(ONNXGRAD_HAS_avx512)
-        {"avx512", has_avx512(), &avx512::table},
+        {"avx512", processor().avx512, &avx512::table},
 #endif
 #if defined(ONNXGRAD_HAS_avx2)
-        {"avx2", has_avx2(), &avx2::table},
+        {"avx2", processor().avx2, &avx2::table},
 #endif
 #if defined(ONNXGRAD_HAS_baseline)
         {"baseline", true, &baseline::table},
