@@ -8,7 +8,7 @@ NATIVE := $(shell find native -type f \( -name '*.cpp' -o -name '*.h' -o -name '
 FUZZ   := $(wildcard fuzz/*.cpp fuzz/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tour test check mutants bench goldens goldens-dropin models versions wheels docs format lint clean
+.PHONY: help demo tour test check mutants bench goldens goldens-dropin models versions wheels cross arm docs format lint clean
 
 help:
 	@echo "make demo      train a small network on handwritten digits, from one ONNX file to another"
@@ -17,8 +17,10 @@ help:
 	@echo "make check     sanitizers, every instruction set, property tests, comparisons with PyTorch (slow)"
 	@echo "make mutants   plant mistakes in the package and see whether a test notices each (slow)"
 	@echo "make bench     compare speed with PyTorch and onnxruntime-training 1.19.2"
-	@echo "make versions  run the cases in onnxruntime 1.19 to the newest"
-	@echo "make wheels    build and try a wheel on every Python from 3.10 that is found"
+	@echo "make wheels    build the wheels and the source archive, check them, try them on every Python that is found"
+	@echo "make versions  run the cases with those wheels in Python 3.10 to 3.14, onnxruntime 1.19 to the newest"
+	@echo "make cross     compile for Linux, macOS and Windows on x86-64 and ARM"
+	@echo "make arm       run the kernels on an emulated ARM processor"
 
 # ---- the environment
 
@@ -80,11 +82,20 @@ goldens-dropin: $(VENV)/tested
 models: $(VENV)/tested
 	@$(RUN) tools/check_models.py $(MODELS)
 
-versions: $(VENV)/tested
-	@$(RUN) tools/try_versions.py
-
+# WHEELS="--python 3.12 --no-try"
 wheels: $(VENV)/tools
-	@$(RUN) tools/try_wheels.py
+	@$(RUN) tools/wheels.py $(WHEELS)
+
+# The wheels of dist/; VERSIONS="--quick 3.12"
+versions: $(VENV)/tools
+	@test -d dist || $(RUN) tools/wheels.py --no-try
+	@$(RUN) tools/try_versions.py $(VERSIONS)
+
+cross: $(VENV)/tools
+	@$(RUN) tools/cross.py $(CROSS)
+
+arm: $(VENV)/ready
+	@$(RUN) tools/arm.py $(ARM)
 
 docs: $(VENV)/tested
 	@$(RUN) tools/make_docs.py
@@ -98,4 +109,4 @@ format: $(VENV)/tested
 	$(VENV)/bin/clang-format -i $(NATIVE) $(FUZZ)
 
 clean:
-	rm -rf $(VENV) .envs build
+	rm -rf $(VENV) .envs build dist

@@ -47,10 +47,11 @@ def linear_model() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def test_readme_example_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["README.md", "docs/description.md"])
+def test_readme_example_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     onnx.save(linear_model(), "model.onnx")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     for block in blocks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,15 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "--folder", default="runs/demo", help="where to write everything (default runs/demo)"
     )
+    parser.add_argument(
+        "--epochs", type=int, help="how often it sees the digits (default 12 or 25)"
+    )
     return parser
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    given = {} if options.epochs is None else {"epochs": options.epochs}
+    return {**SETTINGS[options.model], **given}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     console.print(f"[bold]onnxgrad demo[/bold]: a {options.model} on the UCI handwritten digits\n")
     settings = Config(
         data=str(split.train), val=str(split.validation), output=str(tuned), run_dir=str(folder / "run"),
-        schedule="cosine", **SETTINGS[options.model],
+        schedule="cosine", **settings_of(options),
     )  # fmt: skip
     console.print(f"$ {command(str(model), settings)}\n", markup=False, soft_wrap=True)
     code = train(str(model), settings)
