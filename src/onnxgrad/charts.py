@@ -19,7 +19,7 @@ COLOURS = ("#2a78d6", "#d1495b", "#2a9d5c", "#b8860b", "#8250df", "#0a7e8c", "#b
 STYLE = """
 .chart text{font:11px system-ui,sans-serif;fill:#59636e}.chart .title{font-size:12px;font-weight:600;fill:#1f2328}
 .chart .grid{stroke:#d1d9e0;stroke-width:1}.chart .mark{stroke:#59636e;stroke-dasharray:4 3}
-.chart .line{fill:none;stroke-width:1.8;stroke-linejoin:round}
+.chart .spot{opacity:.5;fill:#2a78d6}.chart .line{fill:none;stroke-width:1.8;stroke-linejoin:round}
 @media (prefers-color-scheme:dark){.chart text{fill:#9198a1}.chart .title{fill:#e6edf3}.chart .grid{stroke:#30363d}
 .chart .mark{stroke:#9198a1}}
 """
@@ -56,10 +56,10 @@ class Axis:
 
 
 def _steps(low: float, high: float) -> list[float]:
-    """Two to six round numbers between low and high: steps of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / 4
+    """Three to six round numbers between low and high: steps of 1, 2, 2.5 or 5 times a power of ten."""
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * s for s in (1, 2, 5, 10) if power * s >= rough)
+    step = next(power * s for s in (1, 2, 2.5, 5, 10) if power * s >= rough)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
@@ -84,6 +84,7 @@ class Chart:
     mark: tuple[float, str] | None = None  # an upright line at x, with its name
     diagonal: bool = False  # y = x, for comparison
     limits: tuple[float, float] | None = None  # of both axes
+    scatter: bool = False  # points without lines between them
 
     def __post_init__(self):
         self.lines = {name: self._drawn(line) for name, line in self.lines.items()}
@@ -142,6 +143,12 @@ class Chart:
         for number, line in enumerate(self.lines.values()):
             colour = COLOURS[number % len(COLOURS)]
             spots = [(across.at(x), up.at(y)) for x, y in line]
+            if self.scatter:
+                yield from (
+                    f"<circle class='spot' cx='{x:.1f}' cy='{y:.1f}' r='2.5' fill='{colour}'/>"
+                    for x, y in spots
+                )
+                continue
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
             yield f"<polyline class='line' stroke='{colour}' points='{path}'/>"
             for x, y in spots if len(spots) <= 12 else spots[-1:]:

@@ -35,8 +35,7 @@ from onnxgrad.files.models import read_whole
 from onnxgrad.files.paths import read_bytes
 from onnxgrad.files.write import write_bytes
 from onnxgrad.graph import load
-from onnxgrad.graph.ranges import holds_probabilities
-from onnxgrad.model.ending import ending
+from onnxgrad.model.ending import kind_of_scores, probabilities
 from onnxgrad.model.guess import guess
 from onnxgrad.model.head import Head
 from onnxgrad.model.trainable import TrainableModel
@@ -85,7 +84,9 @@ class Network:
     def __init__(self, trainer: Trainer, shape: tuple[int, ...], judged: ir.Value):
         self.trainer: Trainer | None = trainer
         self.shape = shape  # of one row, as the model takes it
-        self.kind = _kind(judged)  # what its outputs are: "logits", "probabilities", "logarithms"
+        self.kind = kind_of_scores(
+            judged
+        )  # what its outputs are: "logits", "probabilities", "logarithms"
         self.name, self.column = judged.name, _one_column(judged)
         self._bytes, self._reader = (
             b"",
@@ -304,16 +305,7 @@ class OnnxClassifier(ClassifierMixin, _OnnxEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of every class, [N, classes], in the order of `classes_`."""
         scores = self._fed(X)
-        scores = scores.reshape(len(scores), -1)
-        kind = self.network_.kind
-        if scores.shape[1] == 1:
-            yes = scores if kind == "probabilities" else 1 / (1 + np.exp(-scores))
-            return np.concatenate([1 - yes, yes], 1)
-        if kind == "logits":
-            scores = np.exp(scores - scores.max(1, keepdims=True))
-        elif kind == "logarithms":
-            scores = np.exp(scores)
-        return scores / scores.sum(1, keepdims=True)
+        return probabilities(scores, self.network_.kind)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class of every row."""
@@ -394,13 +386,6 @@ def _like_output(targets: np.ndarray, judged: ir.Value) -> np.ndarray:
 
 def _one_column(judged: ir.Value) -> bool:
     return judged.shape is not None and len(judged.shape) == 2 and judged.shape[1] == 1
-
-
-def _kind(judged: ir.Value) -> str:
-    found = ending(judged)
-    if found is not None and found.node.op_type == "LogSoftmax":
-        return "logarithms"
-    return "probabilities" if found is not None or holds_probabilities(judged) else "logits"
 
 
 def _row_shape(model: ir.Model, features: int) -> tuple[int, ...]:

@@ -52,7 +52,16 @@ def accuracy(path: str, x: np.ndarray, y: np.ndarray) -> float:
 
 def test_every_page_is_tested_and_linked():
     pages = {p.stem for p in PAGES.glob("*.md")}
-    assert pages == {"fine-tune", "time-series", "own-loss", "gradients", "resume", "cpp", "lora", "quantize"}
+    assert pages == {
+        "fine-tune",
+        "time-series",
+        "own-loss",
+        "gradients",
+        "resume",
+        "cpp",
+        "lora",
+        "quantize",
+    }
     readme = (PAGES.parents[1] / "README.md").read_text()
     assert [p for p in pages if f"docs/tutorials/{p}.md" not in readme] == []
 

@@ -97,7 +97,14 @@ def test_json_lines_are_as_documented(folder, capsys):
 def test_the_run_folder_is_as_documented(folder, capsys):
     assert run(capsys, *TRAIN, "--epochs", 2, "--quiet")[0] == 0
     made = {p.name for p in Path("runs/model-1").iterdir()}
-    assert made == {"args.yaml", "args.json", "results.csv", "checkpoints", "report.html"}
+    assert made == {
+        "args.yaml",
+        "args.json",
+        "results.csv",
+        "checkpoints",
+        "report.html",
+        "result.json",
+    }
     assert [name for name in made if f"`{name}" not in PAGE] == []
     kept = sorted(p.name for p in Path("runs/model-1/checkpoints").iterdir())
     assert kept[0] == "best"
@@ -108,8 +115,8 @@ def test_the_report_has_every_part(folder, capsys):
     assert run(capsys, *TRAIN, "--epochs", 2, "--quiet")[0] == 0
     report = Path("runs/model-1/report.html").read_text()
     titles = re.findall(r"<h2>(.*?)</h2>", report)
-    assert titles == ["Before and after", "Curves", "Confusion matrix", "Parameters", "Decisions",
-                      "Time by part", "Settings", "Environment"]  # fmt: skip
+    assert titles == ["Curves", "Confusion matrix", "Classes", "Reliability", "Examples most wrong",
+                      "Parameters", "Decisions", "Time by part", "Settings", "Environment"]  # fmt: skip
     assert "forward and backward" in report
     assert "last gradient" in report
 

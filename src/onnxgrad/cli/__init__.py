@@ -24,6 +24,7 @@ from onnxgrad.cli import (
     merge,
     ops,
     predict,
+    report,
     step,
     train,
 )
@@ -34,7 +35,8 @@ from onnxgrad.errors import ConfigError
 from onnxgrad.files.limits import override, parse
 
 COMMANDS = (
-    train, evaluate, predict, lr_find, inspect, check, grad, step, merge, ops, artifacts, convert_checkpoint, demo,
+    train, evaluate, predict, lr_find, report, inspect, check, grad, step, merge, ops,
+    artifacts, convert_checkpoint, demo,
 )  # fmt: skip
 
 

@@ -13,15 +13,12 @@ import numpy as np
 
 from onnxgrad.data.arrays import Batch
 from onnxgrad.data.batches import Batches
-from onnxgrad.data.goals import Goal
 from onnxgrad.job.config import Config
-from onnxgrad.job.prepare import Prepared
+from onnxgrad.job.judging import Judged
 from onnxgrad.job.quantised import Comparison
 from onnxgrad.notes import Note
 from onnxgrad.train.callbacks import Callback
 from onnxgrad.train.trainer import Trainer
-
-MOST_CLASSES = 50  # of a confusion matrix that one can read
 
 
 @dataclass
@@ -37,8 +34,7 @@ class Result:
     epochs: list[dict[str, float]] = field(default_factory=list)
     steps: list[dict[str, float]] = field(default_factory=list)
     parameters: list[dict[str, Any]] = field(default_factory=list)
-    confusion: np.ndarray | None = None
-    classes: list[str] = field(default_factory=list)
+    judged: Judged | None = None
     timing: dict[str, float] = field(default_factory=dict)  # seconds by part
     trained_steps: int = 0
     seconds: float = 0.0
@@ -106,52 +102,3 @@ def describe(
         change = float(np.linalg.norm(wide - started_from[name]))
         row = {"name": name, "shape": list(array.shape), "norm": float(np.linalg.norm(wide))}
         result.parameters.append({**row, "change": change, "gradient": norms.get(name)})
-
-
-def confuse(result: Result, trainer: Trainer, held: Batches, prepared: Prepared) -> None:
-    """Count which class was taken for which, where the first target is one label or one yes or no a row."""
-    goal = next((g for g in held.goals if isinstance(g, Goal)), None)
-    yes_no = prepared.loss in ("bce", "bce_probabilities")
-    if goal is None or not (goal.labels or yes_no):
-        return
-    counts: np.ndarray | None = None
-    for batch in held.epoch(0):
-        truth = batch.arrays[goal.name]
-        scores = output_of(trainer, batch, held.batch_size, prepared.output.name)
-        found = _as_answers(truth, scores, _threshold(prepared, trainer) if yes_no else None)
-        if found is None:
-            return
-        labels, answers, size = found
-        if counts is None:
-            counts = np.zeros((size, size), int)
-        used = (labels >= 0) & (labels < size)
-        np.add.at(counts, (labels[used], answers[used]), 1)
-    names = prepared.matched.classes
-    result.confusion = counts
-    result.classes = [names[i] if i < len(names) else str(i) for i in range(len(counts))]
-
-
-def _as_answers(truth: np.ndarray, scores: np.ndarray, threshold: float | None):
-    """Labels, answers and the number of classes; None where a row has more than one of them."""
-    if threshold is not None:
-        if truth.size != len(truth) or scores.size != len(truth):
-            return None
-        return (truth.ravel() > 0.5).astype(int), (scores.ravel() > threshold).astype(int), 2
-    if truth.ndim == 2 and truth.shape == scores.shape:
-        truth = truth.argmax(1)  # shares of classes
-    if truth.ndim != 1 or scores.ndim != 2 or scores.shape[1] > MOST_CLASSES:
-        return None
-    return truth.astype(int), scores.argmax(1), scores.shape[1]
-
-
-def _threshold(prepared: Prepared, trainer: Trainer) -> float:
-    """Where yes begins: 0.5 for probabilities, 0 for logits."""
-    seen = any(note.kind in ("logits", "probabilities") for note in trainer.notes)
-    return 0.5 if seen or prepared.loss == "bce_probabilities" else 0.0
-
-
-def output_of(trainer: Trainer, batch: Batch, size: int, name: str) -> np.ndarray:
-    """What the model says to a batch, by one of its outputs."""
-    inputs = {n: batch.arrays[n] for n in trainer.input_names}
-    found = trainer.predict(inputs, batch_size=size)
-    return found[name] if isinstance(found, dict) else found

@@ -1,7 +1,8 @@
-"""`report.html`: one self-contained file. No script, nothing from the network; text of the user is escaped."""
+"""`report.html`: one run, on one page to send around; and `result.json`, the same numbers for programs."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import platform
@@ -12,85 +13,70 @@ from typing import TYPE_CHECKING
 
 import onnxgrad
 from onnxgrad import _native
-from onnxgrad.charts import STYLE as CHARTS
 from onnxgrad.charts import Chart, curves
 from onnxgrad.files.write import write_bytes
+from onnxgrad.job.config import command
+from onnxgrad.job.html import document, section, table, tiles
+from onnxgrad.job.judging import Example, Judged
 from onnxgrad.texts import grouped
 
 if TYPE_CHECKING:
     from onnxgrad.job.outcome import Result
 
-STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1f2328;background:#fff}
-h1{font-size:1.5rem;margin-bottom:0}
-h2{font-size:1.1rem;margin-top:2rem;border-bottom:1px solid #d1d9e0;padding-bottom:.2rem}
-table{border-collapse:collapse}td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.dim{color:#59636e}.grid{stroke:#d1d9e0}
-.charts{display:flex;flex-wrap:wrap;gap:1.5rem}svg text{font:11px system-ui,sans-serif;fill:#59636e}
-.bar{height:.7rem;margin-top:.45rem;background:#2a78d6;border-radius:2px}
-.matrix td{width:2.2rem;height:1.8rem;text-align:center;vertical-align:middle;padding:0}
-@media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}h2{border-color:#30363d}.grid{stroke:#30363d}
-.dim,svg text{color:#9198a1;fill:#9198a1}}
-"""
+RESULT = "result.json"
+LARGE_CELLS = 14  # classes of a confusion matrix that has room for its numbers
 
 
 def write_report(result: Result, path: Path) -> None:
+    """Write the page, and the numbers beside it."""
     write_bytes(path, page(result).encode(errors="replace"))  # a file name may be no text
+    write_bytes(path.parent / RESULT, (json.dumps(numbers(result), indent=1) + "\n").encode())
+
+
+def numbers(result: Result) -> dict:
+    """What other runs are compared with; null where a number is not finite."""
+
+    def plain(scores: dict[str, float]) -> dict[str, float | None]:
+        return {k: float(v) if math.isfinite(v) else None for k, v in scores.items()}
+
+    return {
+        "model": str(result.model), "output": result.config.output,
+        "before": plain(result.before), "after": plain(result.after),
+        "epochs": len(result.epochs), "steps": result.trained_steps, "seconds": round(result.seconds, 3),
+        "stopped": result.stop, "command": command(result.model, result.config),
+    }  # fmt: skip
 
 
 def page(result: Result) -> str:
     title = f"{Path(result.model).name} → {Path(result.config.output).name}"
+    judged = result.judged or Judged()
+    stopped = f"; stopped: {escape(result.stop)}" if result.stop else ""
     parts = [
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title>",
-        f"<style>{STYLE}{CHARTS}</style>",
-        f"<h1>{escape(title)}</h1>",
-        f"<p class='dim'>{len(result.epochs)} epochs in {result.seconds:.1f} s"
-        f"{'; stopped: ' + escape(result.stop) if result.stop else ''}</p>",
-        "<h2>Before and after</h2>", _before_after(result),
-        "<h2>Curves</h2>", _curves(result),
+        f"<p class='dim'>{len(result.epochs)} epochs in {result.seconds:.1f} s{stopped}</p>",
+        _before_after(result),
+        section("Folds and seeds", _trials(result)),
+        section("Float and integers", _comparison(result)),
+        section("Curves", _curves(result)),
+        section("Confusion matrix", _confusion(judged)),
+        section("Classes", _classes(judged)),
+        section("Reliability", _reliability(judged)),
+        section("Answers", _answers(judged)),
+        section("Examples most wrong", _examples(judged)),
+        section("Parameters", _parameters(result)),
+        section("Decisions", _decisions(result)),
+        section("Time by part", _timing(result)),
+        section("Settings", _settings(result)),
+        section("Environment", _environment(result)),
     ]  # fmt: skip
-    if result.trials:
-        parts += ["<h2>Folds and seeds</h2>", _trials(result)]
-    if result.comparison is not None:
-        head, *rows = result.comparison.rows()
-        numbers = set(range(1, len(head)))
-        parts += ["<h2>Float and integers</h2>", _table(head, rows, numbers)]
-    if result.confusion is not None:
-        parts += ["<h2>Confusion matrix</h2>", _confusion(result)]
-    parts += ["<h2>Parameters</h2>", _parameters(result)]
-    if result.notes:
-        parts += [
-            "<h2>Decisions</h2><ul>",
-            *(f"<li>{escape(str(n))}</li>" for n in result.notes),
-            "</ul>",
-        ]
-    parts += ["<h2>Time by part</h2>", _timing(result)]
-    parts += ["<h2>Settings</h2>", _settings(result)]
-    parts += ["<h2>Environment</h2>", _environment(result)]
-    return "\n".join(parts) + "</html>\n"
-
-
-def _table(head: list[str], rows: list[list[str]], numbers: set[int]) -> str:
-    def cell(tag: str, index: int, text: str) -> str:
-        return f"<{tag}{' class=n' if index in numbers else ''}>{text}</{tag}>"
-
-    lines = (
-        ["<tr>" + "".join(cell("th", i, escape(h)) for i, h in enumerate(head)) + "</tr>"]
-        if head
-        else []
-    )
-    lines += [
-        "<tr>" + "".join(cell("td", i, t) for i, t in enumerate(row)) + "</tr>" for row in rows
-    ]
-    return "<table>" + "".join(lines) + "</table>"
+    return document(title, parts)
 
 
 def _before_after(result: Result) -> str:
-    rows = [
-        [escape(k), grouped(v, 4), grouped(result.after.get(k, math.nan), 4)]
-        for k, v in result.before.items()
-    ]
-    return _table(["", "before", "after"], rows, {1, 2})
+    after = result.after
+    return tiles(
+        (name, grouped(after.get(name, math.nan), 4), f"before: {grouped(value, 4)}")
+        for name, value in result.before.items()
+    )
 
 
 def _trials(result: Result) -> str:
@@ -99,36 +85,143 @@ def _trials(result: Result) -> str:
         [escape(name), grouped(s.mean, 4), grouped(s.deviation), ", ".join(grouped(v, 4) for v in s.values)]
         for name, s in result.trials.items()
     ]  # fmt: skip
-    return _table(["", "mean", "deviation", "single"], rows, {1, 2})
+    return table(["", "mean", "deviation", "single"], rows, {1, 2}) if rows else ""
+
+
+def _comparison(result: Result) -> str:
+    if result.comparison is None:
+        return ""
+    head, *rows = result.comparison.rows()
+    return table(head, [[escape(cell) for cell in row] for row in rows], set(range(1, len(head))))
+
+
+def charts(drawn: list[Chart]) -> str:
+    """Charts side by side."""
+    made = "".join(chart.svg() for chart in drawn)
+    return f"<div class='charts'>{made}</div>" if made else ""
 
 
 def _curves(result: Result) -> str:
-    charts = [Chart("loss by step", {"loss": [(s["step"], s["loss"]) for s in result.steps]})]
-    charts += [
-        chart for chart in curves(result.epochs) if not chart.title.startswith("learning rate")
-    ]
+    drawn = [Chart("loss by step", {"loss": [(s["step"], s["loss"]) for s in result.steps]})]
+    drawn += [c for c in curves(result.epochs) if not c.title.startswith("learning rate")]
     for key, title in (("lr", "learning rate by step"), ("grad_norm", "gradient norm by step")):
-        charts.append(Chart(title, {key: [(s["step"], s[key]) for s in result.steps if key in s]}))
-    return "<div class='charts'>" + "".join(chart.svg() for chart in charts) + "</div>"
+        drawn.append(Chart(title, {key: [(s["step"], s[key]) for s in result.steps if key in s]}))
+    return charts(drawn)
 
 
-def _confusion(result: Result) -> str:
-    matrix, names = result.confusion, result.classes
-    largest = max(int(matrix.max()), 1)
-    head = "<tr><td></td>" + "".join(f"<td class='dim'>{escape(n)}</td>" for n in names) + "</tr>"
+# ---- classes
+
+
+def _confusion(judged: Judged) -> str:
+    matrix, names = judged.confusion, judged.names
+    if matrix is None:
+        return ""
+    totals = matrix.sum(1)
+    small = " small" if len(names) > LARGE_CELLS else ""
+    head = "".join(f"<th>{_name(n)}</th>" for n in names)
     rows = []
     for i, name in enumerate(names):
-        cells = "".join(_shaded(v, v / largest, i == j) for j, v in enumerate(matrix[i]))
-        rows.append(f"<tr><td class='dim'>{escape(name)}</td>{cells}</tr>")
-    note = "<p class='dim'>rows: the truth; columns: the prediction</p>"
-    return f"{note}<table class='matrix'>{head}{''.join(rows)}</table>"
+        cells = "".join(
+            _shaded(int(v), v / max(int(totals[i]), 1), i == j, f"{name} taken for {names[j]}: {v}")
+            for j, v in enumerate(matrix[i])
+        )
+        rows.append(f"<tr><th>{_name(name)}</th>{cells}</tr>")
+    note = (
+        "<p class='dim'>Rows: the truth. Columns: the answer. "
+        "The stronger the colour, the larger the share of its row.</p>"
+    )
+    body = f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f"{note}<div class='wide'><table class='matrix{small}'>{body}</table></div>"
 
 
-def _shaded(count: int, share: float, right: bool) -> str:
+def _name(name: str) -> str:
+    return f"<span title='{escape(name)}'>{escape(name)}</span>"
+
+
+def _shaded(count: int, share: float, right: bool, text: str) -> str:
     """A cell, green on the diagonal and red off it, the darker the more there are."""
-    colour = "42,157,92" if right else "209,73,91"
-    depth = 0.15 + 0.6 * share if count else 0
-    return f"<td style='background:rgba({colour},{depth:.2f})'>{count or ''}</td>"
+    if not count:
+        return "<td></td>"
+    colour = "var(--good)" if right else "var(--bad)"
+    depth = 0.15 + 0.65 * share
+    return f"<td style='background:rgba({colour},{depth:.2f})' title='{escape(text)}'>{count}</td>"
+
+
+def _classes(judged: Judged) -> str:
+    """Precision = right / answered so, recall = right / truly so, F1 = their harmonic mean."""
+    if judged.confusion is None:
+        return ""
+    rows = []
+    for i, name in enumerate(judged.names):
+        right = int(judged.confusion[i, i])
+        true, answered = int(judged.confusion[i].sum()), int(judged.confusion[:, i].sum())
+        shares = [right / answered if answered else math.nan, right / true if true else math.nan,
+                  2 * right / (true + answered) if true + answered else math.nan]  # fmt: skip
+        cells = ["" if math.isnan(s) else f"{s:.3f}" for s in shares]
+        rows.append([escape(name), *cells, f"{true:,}", f"{answered:,}"])
+    made = table(["class", "precision", "recall", "F1", "rows", "answered"], rows, {1, 2, 3, 4, 5})
+    return _folded(f"{len(rows)} classes", made) if len(rows) > 20 else made
+
+
+def _folded(title: str, inside: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{inside}</details>"
+
+
+def _reliability(judged: Judged) -> str:
+    if not judged.bins:
+        return ""
+    line = [(sure, right) for sure, right, _ in judged.bins]
+    chart = Chart("share right by confidence", {"model": line}, limits=(0.0, 1.0), diagonal=True)
+    rows = [[f"{sure:.2f}", f"{right:.2f}", f"{count:,}"] for sure, right, count in judged.bins]
+    text = (
+        f"<p class='dim'>Expected calibration error {judged.calibration_error:.3f}: how far confidence and share "
+        "right are apart, on average. Below the dashed line the model is surer than it should be.</p>"
+    )
+    made = table(["mean confidence", "share right", "rows"], rows, {0, 1, 2})
+    return f"{text}<div class='charts'>{chart.svg()}{made}</div>"
+
+
+def _answers(judged: Judged) -> str:
+    """Of a regression: the answer over the truth."""
+    if not judged.points:
+        return ""
+    values = [v for point in judged.points for v in point if math.isfinite(v)]
+    limits = (min(values), max(values)) if values else None
+    chart = Chart(
+        "answer by truth", {"rows": judged.points}, limits=limits, diagonal=True, scatter=True
+    )
+    return f"<div class='charts'>{chart.svg()}</div>"
+
+
+# ---- examples
+
+
+def _examples(judged: Judged) -> str:
+    if judged.confusion is not None and not judged.examples:
+        return "<p class='dim'>None: every row was answered rightly.</p>"
+    if not judged.examples:
+        return ""
+    if any(e.picture for e in judged.examples):
+        return f"<div class='examples'>{''.join(map(_card, judged.examples))}</div>"
+    names = list(dict.fromkeys(n for e in judged.examples for n in e.cells))
+    of_classes = judged.confusion is not None
+    rows = [
+        [escape(e.place), escape(e.truth), escape(e.answer), f"{e.sure:.2f}" if of_classes else grouped(e.sure, 4),
+         *(escape(e.cells.get(n, "")) for n in names)]
+        for e in judged.examples
+    ]  # fmt: skip
+    return table(["", "truth", "answer", "sure" if of_classes else "error", *names], rows, {3})
+
+
+def _card(example: Example) -> str:
+    picture = f"<img src='{escape(example.picture)}' alt='{escape(example.place)}'>"
+    return (
+        f"<div class='example'>{picture}<div><b>{escape(example.answer)}</b> ({example.sure:.0%})</div>"
+        f"<div>truly {escape(example.truth)}</div><div class='dim'>{escape(example.place)}</div></div>"
+    )
+
+
+# ---- the rest
 
 
 def _parameters(result: Result) -> str:
@@ -138,8 +231,13 @@ def _parameters(result: Result) -> str:
          "" if p["gradient"] is None else grouped(p["gradient"])]
         for p in result.parameters
     ]  # fmt: skip
-    head = ["name", "shape", "norm", "change", "", "last gradient"]
-    return _table(head, rows, {2, 3, 4, 5})
+    made = table(["name", "shape", "norm", "change", "", "last gradient"], rows, {2, 3, 4, 5})
+    return _folded(f"{len(rows)} tensors", made) if len(rows) > 30 else made
+
+
+def _decisions(result: Result) -> str:
+    notes = "".join(f"<li>{escape(str(n))}</li>" for n in result.notes)
+    return f"<ul>{notes}</ul>" if notes else ""
 
 
 def _timing(result: Result) -> str:
@@ -151,14 +249,15 @@ def _timing(result: Result) -> str:
         bar = f"<div class='bar' style='width:{12 * seconds / total:.2f}rem'></div>"
         share = f"{seconds / total:.0%}"
         rows.append([escape(part), f"{seconds:.2f}", f"{per_step:.3g}", share, bar])
-    return _table(["", "s", "ms per step", "share", ""], rows, {1, 2, 3})
+    return table(["", "s", "ms per step", "share", ""], rows, {1, 2, 3})
 
 
 def _settings(result: Result) -> str:
+    line = f"<p><code>{escape(command(result.model, result.config))}</code></p>"
     rows = [
         [escape(k), escape(str(v))] for k, v in vars(result.config).items() if v not in ("", None)
     ]
-    return _table([], rows, set())
+    return line + _folded("every setting", table([], rows, set()))
 
 
 def _environment(result: Result) -> str:
@@ -169,7 +268,7 @@ def _environment(result: Result) -> str:
         ["system", escape(platform.platform())],
         ["threads", f"{result.config.threads or 'all'} of {os.cpu_count()}"],
     ]
-    return _table([], rows, set())
+    return table([], rows, set())
 
 
 def _version(package: str) -> str:

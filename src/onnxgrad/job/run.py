@@ -23,8 +23,9 @@ from onnxgrad.job.columns import TableStage
 from onnxgrad.job.config import Config
 from onnxgrad.job.folder import check_folder, check_output, new_folder, take, write_arguments
 from onnxgrad.job.inputs import kept
+from onnxgrad.job.judging import judge
 from onnxgrad.job.objective import Objective
-from onnxgrad.job.outcome import Recorder, Result, Watched, confuse, describe
+from onnxgrad.job.outcome import Recorder, Result, Watched, describe
 from onnxgrad.job.prepare import CLASSES, Opened, Prepared, Wish, open_files
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.job.report import write_report
@@ -284,7 +285,7 @@ class TrainingJob:
 
     def _look(self, result: Result, held: Any) -> None:
         """Add what the rows that were set aside show beside their scores."""
-        confuse(result, self.trainer, held, self.prepared)
+        result.judged = judge(self.trainer, held, self.prepared)
 
     def _metadata(self) -> dict[str, str] | None:
         """What is written into the model beside its weights."""

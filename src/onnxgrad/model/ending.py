@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.graph import Builder
+from onnxgrad.graph.ranges import holds_probabilities
 
 MOVES = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose")
 MIXES = ("Clip", "ReduceMean")  # what comes out are still probabilities, but of no logits
@@ -53,3 +55,32 @@ def last_operator(value: ir.Value) -> str:
     while node is not None and node.op_type in (*MOVES, "Cast") and node.inputs[0] is not None:
         node = node.inputs[0].producer()
     return "" if node is None else node.op_type
+
+
+def kind_of_scores(output: ir.Value) -> str:
+    """What a classifier's output holds: "probabilities", "logarithms" of them, or "logits"."""
+    found = ending(output)
+    if found is not None and found.node.op_type == "LogSoftmax":
+        return "logarithms"
+    return "probabilities" if found is not None or holds_probabilities(output) else "logits"
+
+
+def probabilities(scores: np.ndarray, kind: str) -> np.ndarray:
+    """Scores [N, C] as the probability of every class; one column is the second of two classes.
+
+    >>> probabilities(np.array([[0.0, 0.0]]), "logits")
+    array([[0.5, 0.5]])
+    >>> probabilities(np.array([[0.25]]), "probabilities")
+    array([[0.75, 0.25]])
+    """
+    scores = scores.reshape(len(scores), -1)
+    if scores.shape[1] == 1:
+        # e^min(x, 0) / (1 + e^-|x|): no power is too large
+        yes = np.exp(np.minimum(scores, 0)) / (1 + np.exp(-np.abs(scores)))
+        yes = scores if kind == "probabilities" else yes
+        return np.concatenate([1 - yes, yes], 1)
+    if kind == "logits":
+        scores = np.exp(scores - scores.max(1, keepdims=True))
+    elif kind == "logarithms":
+        scores = np.exp(scores)
+    return scores / np.maximum(scores.sum(1, keepdims=True), 1e-30)
