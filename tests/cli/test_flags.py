@@ -129,6 +129,18 @@ def test_precisions_and_scales_of_quantised_nodes(folder, capsys):
     assert (first.input[1], second.input[1]) == ("w1_DequantizeLinear_Output", "w2")
 
 
+def test_micro_batches_of_one_process_give_the_same_sums(folder, capsys):
+    found = []
+    for more in ((), ("--micro-batches", 2), ("--micro-batches", 2, "--fast-sum")):
+        arguments = ("--data", "d.npz", "-o", "t.onnx", "--epochs", 1, "--quiet", *more)
+        assert run(capsys, "train", "model.onnx", *arguments)[0] == 0
+        tensors = onnx.load("t.onnx").graph.initializer
+        found.append([onnx.numpy_helper.to_array(t) for t in tensors])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
 def test_numbers_may_be_categories(folder, capsys):
     write_csv("d.csv")
     code, _, err = run(

@@ -168,7 +168,7 @@ def test_runs_are_compared(folder, capsys):
         capsys, "report", *sorted(map(str, Path("runs").iterdir())), "-o", "all.html"
     )
     assert (code, err) == (0, "")
-    assert "left out: runs/notes.txt is no run folder" in out
+    assert "left out: runs/notes.txt is not a run folder" in out
     assert "model-1" in out
     html = Path("all.html").read_text()
     scores = [json.loads(Path(f"runs/model-{i}/result.json").read_text())["after"] for i in (1, 2)]
