@@ -189,3 +189,18 @@ def test_refused_by_everyone(case, tmp_path):
 def test_numbers_that_cannot_be(entries, tmp_path):
     with pytest.raises(ModelError, match="tensor 'w'"):
         load(write(tmp_path, model(**entries)))
+
+
+@pytest.mark.parametrize("key", ["offset", "length"])
+@pytest.mark.parametrize("text", ["-1", "+24", "0x18", " 24", "24 ", "2e1", "٢٤", "9" * 20, ""])
+def test_a_number_that_is_none_is_refused(tmp_path, key, text):
+    """Python's int would take some of them, where onnxruntime does not."""
+    path = write(tmp_path, model(**{key: text}))
+    with pytest.raises(ModelError, match=f"'w' has the {key} .*expected a number of bytes"):
+        read_proto(path)
+
+
+def test_a_length_of_zero_means_all_of_it(tmp_path):
+    """As onnx has it: a length that is not told, or 0."""
+    path = write(tmp_path, model(length=0), NUMBERS.tobytes())
+    np.testing.assert_array_equal(weights(path), NUMBERS)
