@@ -76,7 +76,7 @@ def climbing_member(box):
     return trained_on(box, archive(box, members))
 
 
-@case("no .npz file")
+@case("not an .npz file")
 def half_an_archive(box):
     """an .npz file that ends in the middle"""
     dataset(box)
@@ -92,7 +92,7 @@ def wide_csv(box):
     return trained_on(box, "d.csv")
 
 
-@case("no CSV text")
+@case("not CSV text")
 def endless_field(box):
     """a CSV field that never closes its quote"""
     (box / "d.csv").write_text('a,b\n1,"' + "2," * 1_000_000)
@@ -159,7 +159,7 @@ def parquet_with_one_name_twice(box):
     return trained_on(box, "d.parquet")
 
 
-@case("no Parquet file")
+@case("not a Parquet file")
 def half_a_parquet_file(box):
     """Parquet's magic word and nothing else"""
     (box / "d.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
@@ -274,7 +274,7 @@ def wild_flatbuffer(box):
     return ["convert-checkpoint", "checkpoint", "-o", "out.safetensors"]
 
 
-@case("no .safetensors file")
+@case("not a .safetensors file")
 def safetensors_overlap(box):
     """two tensors that share their bytes, and a header of 2^60"""
     spans = {n: {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} for n in "ab"}
@@ -283,7 +283,7 @@ def safetensors_overlap(box):
     return ["convert-checkpoint", "w.safetensors", "-o", "out.npz"]
 
 
-@case("no .safetensors file")
+@case("not a .safetensors file")
 def safetensors_header(box):
     """a safetensors header of 2^60 bytes"""
     (box / "w.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + bytes(64))
