@@ -77,11 +77,22 @@ def _run(arguments: Sequence[str] | None) -> int:
         if wish:
             raise ConfigError(wish)
         options = parser.parse_args(given)
+        _find_model(options)
         raised = parse(options.limit)
         with override(**raised) if raised else nullcontext():
             return options.run(options)
     finally:
         print(end="", flush=True)  # at exit it is too late: Python turns a closed pipe into 120
+
+
+def _find_model(options: argparse.Namespace) -> None:
+    """Have a model of the hub in a file; a training keeps its address, which is what the model is called."""
+    model = getattr(options, "model", None)
+    keeps = options.run in (train.run, lr_find.run)
+    if isinstance(model, str) and model.startswith("hf://") and not keeps:
+        from onnxgrad.files.hub import local
+
+        options.model = str(local(model))
 
 
 class _Version(argparse.Action):

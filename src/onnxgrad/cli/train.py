@@ -87,11 +87,15 @@ def train(
 ) -> int:
     """Run the job and show it; used by `demo` too."""
     from onnxgrad.cli.progress import screen
+    from onnxgrad.files import hub
     from onnxgrad.job import trials
+    from onnxgrad.job.card import upload
     from onnxgrad.job.language import LanguageJob, is_language_run
     from onnxgrad.job.run import TrainingJob
 
     console = Console(highlight=False, quiet=quiet or as_json)
+    if config.push:
+        hub.check_push(config.push)
     several = trials.wanted(config)
     language = is_language_run(model, config)
     several = several and not language
@@ -121,6 +125,8 @@ def train(
         say_json("done", **done, run=str(job.folder), seconds=round(result.seconds, 3))
     show(result, console)
     show_notes(job.notes[shown:], console)
+    if config.push:
+        console.print(f"pushed  {escape(upload(result))}")
     return OK
 
 

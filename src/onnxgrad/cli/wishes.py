@@ -15,7 +15,7 @@ ANSWERS = {
         "--fp16 --bf16 --half --amp --precision --mixed-precision --tf32",
     "one process reads the data and computes, on all cores or on --threads of them":
         "--workers --num-workers --dataloader-num-workers -j --jobs",
-    "several processes train together under mpiexec: mpiexec -n 4 onnxgrad train …": "--distributed --nproc-per-node --world-size",
+    "several processes train together: mpiexec -n 4 onnxgrad train …": "--distributed --nproc-per-node --world-size",
     "the learning rate is --lr": "--learning-rate --learning_rate",
     "passes over the data are --epochs": "--num-epochs --num-train-epochs --max-epochs",
     "rows per step are --batch-size": "--per-device-train-batch-size --bs",

@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.errors import FileError, ModelError, OnnxGradError
-from onnxgrad.files import external, limits, tensors
+from onnxgrad.files import external, hub, limits, tensors
 from onnxgrad.files.maps import without_maps
 from onnxgrad.files.paths import is_path, name_of, printable, read_bytes, regular_file, root
 
@@ -25,7 +25,8 @@ class ModelFile(os.PathLike):
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        self._path, self._proto = os.fspath(path), None
+        self._name, self._proto = os.fspath(path), None
+        self._path = "" if hub.is_hub(self._name) else self._name  # downloaded when it is asked for
 
     @staticmethod
     def of(model: Any) -> Any:
@@ -33,15 +34,18 @@ class ModelFile(os.PathLike):
         return ModelFile(model) if is_path(model) and not isinstance(model, ModelFile) else model
 
     def __fspath__(self) -> str:
+        if not self._path:
+            self._path = str(hub.local(self._name))
         return self._path
 
     def __str__(self) -> str:
-        return self._path
+        """The name that a person gave it; of a model of the hub, its address."""
+        return self._name
 
     def proto(self) -> onnx.ModelProto:
         """The message in the file. Who would change it makes a copy."""
         if self._proto is None:
-            self._proto = read_proto(self._path)
+            self._proto = read_proto(os.fspath(self))
         return self._proto
 
 

@@ -211,6 +211,11 @@ class Config:
     max_time: float = setting(
         0.0, "stop after so many seconds; 0: never", float, limits=(0, LARGEST)
     )
+    push: str = setting(
+        "",
+        "upload the tuned model and its card to this repository of the Hugging Face hub",
+        shown="ORG/REPO",
+    )
     report_to: str = setting(
         "", "trackers, with commas: mlflow, wandb, trackio, tensorboard (default: none)"
     )

@@ -15,6 +15,7 @@ import onnxgrad
 from onnxgrad import _native
 from onnxgrad.charts import Chart, curves
 from onnxgrad.files.write import write_bytes
+from onnxgrad.job.card import CARD, card
 from onnxgrad.job.config import command
 from onnxgrad.job.html import document, section, table, tiles
 from onnxgrad.job.judging import Example, Judged
@@ -28,9 +29,10 @@ LARGE_CELLS = 14  # classes of a confusion matrix that has room for its numbers
 
 
 def write_report(result: Result, path: Path) -> None:
-    """Write the page, and the numbers beside it."""
+    """Write the page, the numbers beside it, and the model card."""
     write_bytes(path, page(result).encode(errors="replace"))  # a file name may be no text
     write_bytes(path.parent / RESULT, (json.dumps(numbers(result), indent=1) + "\n").encode())
+    write_bytes(path.parent / CARD, card(result).encode(errors="replace"))
 
 
 def numbers(result: Result) -> dict:

@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.files.external import FileTensor, Folder, is_external
+from onnxgrad.files.hub import is_hub
 from onnxgrad.files.models import ModelFile, copied, read_proto, to_ir
 from onnxgrad.files.paths import is_path
 from onnxgrad.files.tensors import graphs
@@ -26,6 +27,8 @@ class OriginalModel:
     def __init__(self, model: Any):
         self.path: Path | None = None
         self._digest: str | None = None
+        if is_hub(model):
+            model = ModelFile(model)
         if isinstance(model, ir.Model):
             copy = model.clone()
             ir.external_data.load_to_model(copy)
