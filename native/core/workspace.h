@@ -21,7 +21,7 @@
 #include <new>
 #include <thread>
 
-#include "core/call.h"
+#include "core/pieces.h"
 
 namespace onnxgrad {
 
@@ -76,9 +76,7 @@ class Workspace {
   // One kind of scratch per workspace, declared last: its blocks take what is left.
   template <class T> Scratch<T> scratch(Dim size, Dim pieces) {
     const Dim bytes = aligned(bounded_product(size, Dim(sizeof(T))));
-    const Dim processors =
-        std::thread::hardware_concurrency() ? Dim(std::thread::hardware_concurrency()) : 1;
-    Dim count = processors < pieces ? processors : pieces;
+    Dim count = core_count() < pieces ? core_count() : pieces;
     if (count > kMaxScratch) count = kMaxScratch;
     if (bytes > 0 && count > (kWorkspaceBytes - bytes_) / bytes)
       count = (kWorkspaceBytes - bytes_) / bytes;
