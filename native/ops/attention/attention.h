@@ -29,8 +29,10 @@ namespace onnxgrad::ONNXGRAD_ISA {
 // blocks that it is made of stays in the second-level cache.
 constexpr Dim kQueryBlock = 120;
 constexpr Dim kKeyBlock = 256;
-// Pieces of work that a call is cut into where its batches and heads are fewer.
+// Pieces of work that a call is cut into where its batches and heads are fewer; backward, where a
+// piece repeats less of what others do, into more.
 constexpr Dim kAttentionPieces = 32;
+constexpr Dim kAttentionGradPieces = 64;
 
 // Elements from one batch, head or token to the next.
 struct HeadStrides {
@@ -51,6 +53,8 @@ struct AttentionShape {
 
   Dim heads_per_group() const { return groups ? heads / groups : 0; }
   Dim query_blocks() const { return divide_up(rows, kQueryBlock); }
+  // Rows of a block, nearly equal: 128 = 64 + 64, not 120 + 8.
+  Dim query_block() const { return divide_up(rows, larger_of(1, query_blocks())); }
   // Key blocks of nearly equal width, whole panels each; narrow where many of them are not read at
   // all.
   template <class T> Dim key_block() const {

@@ -48,21 +48,33 @@ template <class T> struct AttentionBackward {
   GradientCuts cuts;
   T* partial_dq;  // [cuts.keys, N, H, S, D]; null where dQ is written at once
 
-  Dim key_block() const { return s.template key_block<T>(); }
+  // Narrower blocks than forward where batches and groups alone give few pieces: one panel is enough.
+  Dim key_block() const {
+    const GradientCuts whole = sets();
+    const Dim wanted = divide_up(kAttentionGradPieces, larger_of(1, whole.batches * whole.groups));
+    const Dim usual = divide_up(s.keys, s.template key_block<T>());
+    const Dim blocks = larger_of(1, larger_of(usual, smaller_of(wanted, panel_count<T>(s.keys))));
+    return larger_of(1, divide_up(divide_up(s.keys, blocks), kPanel<T>)) * kPanel<T>;
+  }
   Dim key_blocks() const { return divide_up(s.keys, key_block()); }
   Dim pitch() const { return key_block() + lanes<T>; }
   static Dim part(Dim size, Dim cut, Dim cuts) { return size * cut / cuts; }
 
+  // Batches and groups whose gradients of the mask are added up by one piece count as one.
+  GradientCuts sets() const {
+    const bool summed = s.masked && s.mask_key != 0;
+    return {summed && s.mask_row.batch == 0 ? 1 : s.batches,
+            summed && s.mask_row.head == 0 ? 1 : s.groups, 1};
+  }
+
   // The wider the cut of keys, the more memory for dQ: no more cuts than pieces are needed, and at
   // most 32 MiB. It is the same whether or not dmask is asked for, and so are the bits of dQ.
   GradientCuts cut(bool of_mask) const {
-    const bool summed = s.masked && s.mask_key != 0;
-    const Dim batches = summed && s.mask_row.batch == 0 ? 1 : s.batches;
-    const Dim groups = summed && s.mask_row.head == 0 ? 1 : s.groups;
+    const Dim batches = sets().batches, groups = sets().groups;
     const Dim each = s.batches * s.heads * s.rows * s.depth * Dim(sizeof(T));
     const Dim affordable = (Dim(32) << 20) / larger_of(1, each);
     Dim keys =
-        smaller_of(key_blocks(), divide_up(kAttentionPieces, larger_of(1, batches * groups)));
+        smaller_of(key_blocks(), divide_up(kAttentionGradPieces, larger_of(1, batches * groups)));
     keys = smaller_of(keys, affordable);
     if (!of_mask) return {s.batches, s.groups, larger_of(1, keys)};
     return {batches, groups, larger_of(1, keys)};
@@ -127,8 +139,8 @@ template <class T> struct AttentionBackward {
     if (dk) clear(dk + s.k_from + s.k.at(n, g, first), s.k.token, count, s.depth);
     if (dv) clear(dv + s.v_from + s.v.at(n, g, first), s.v.token, count, s.width);
     for (Dim h = g * heads; h < (g + 1) * heads; ++h)
-      for (Dim row = 0; row < s.rows; row += kQueryBlock) {
-        const Dim rows = smaller_of(kQueryBlock, s.rows - row);
+      for (Dim row = 0; row < s.rows; row += s.query_block()) {
+        const Dim rows = smaller_of(s.query_block(), s.rows - row);
         if (s.read_by(row + rows - 1, first, count) > 0)
           add_tile(key_cut, n, g, h, row, rows, first, count, m);
       }

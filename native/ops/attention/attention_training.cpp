@@ -87,8 +87,8 @@ template <class T> struct AttentionForward {
   }
 
   Dim head_of(Dim g, Dim block) const { return g * s.heads_per_group() + block / s.query_blocks(); }
-  Dim row_of(Dim block) const { return block % s.query_blocks() * kQueryBlock; }
-  Dim rows_of(Dim block) const { return smaller_of(kQueryBlock, s.rows - row_of(block)); }
+  Dim row_of(Dim block) const { return block % s.query_blocks() * s.query_block(); }
+  Dim rows_of(Dim block) const { return smaller_of(s.query_block(), s.rows - row_of(block)); }
 
   void add_block(Dim n, Dim g, Dim block, Dim first, Dim count, const ForwardBlocks& m,
                  RowState<T>* states) const {
