@@ -1,4 +1,7 @@
-"""Export a network of networks.py by one of PyTorch's exporters: python export.py vit torchscript folder."""
+"""Export networks of networks.py by PyTorch's exporters: python export.py folder vit/torchscript vit/dynamo …
+
+Each goes into a folder of its name, with its batch. What lies there already is left alone.
+"""
 
 import sys
 import warnings
@@ -9,11 +12,10 @@ import torch
 from networks import make
 
 
-def main(name: str, exporter: str, folder: str) -> None:
-    warnings.simplefilter("ignore")
+def export(name: str, exporter: str, folder: Path) -> None:
     network, x, y = make(name)
-    path = str(Path(folder, "model.onnx"))
-    names = {"input_names": ["x"], "output_names": ["logits"]}
+    folder.mkdir(parents=True, exist_ok=True)
+    path, names = str(folder / "model.onnx"), {"input_names": ["x"], "output_names": ["logits"]}
     network.eval()  # there is no dropout; and so people export
     if exporter == "torchscript":
         torch.onnx.export(network, (x,), path, dynamo=False, opset_version=17, **names)
@@ -21,7 +23,14 @@ def main(name: str, exporter: str, folder: str) -> None:
         torch.onnx.export(
             network, (x,), path, dynamo=True, external_data=False, verbose=False, **names
         )
-    np.savez(Path(folder, "batch.npz"), x=x.numpy(), y=y.reshape(-1).numpy())
+    np.savez(folder / "batch.npz", x=x.numpy(), y=y.reshape(-1).numpy())  # the last: it is whole
+
+
+def main(root: str, *wanted: str) -> None:
+    warnings.simplefilter("ignore")
+    for one in wanted:
+        if not Path(root, one, "batch.npz").exists():
+            export(*one.split("/"), Path(root, one))
 
 
 if __name__ == "__main__":

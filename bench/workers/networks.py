@@ -7,6 +7,7 @@ modules or from parts.
 
 from __future__ import annotations
 
+import convolutional
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -280,6 +281,7 @@ NETWORKS = {
     "t5": ("T5-like, 2 + 2 layers of 256, 128 tokens, batch 4", T5, lambda: tokens(4, 128, 4000)),
     "convnext": ("ConvNeXt, 64-128-256 at 128×128, batch 4", ConvNext, lambda: pictures(4, 128)),
     "mixer": ("MLP-Mixer, 6 layers of 256, 196 tokens, batch 4", Mixer, lambda: pictures(4, 224)),
+    **convolutional.NETWORKS,
 }
 
 
