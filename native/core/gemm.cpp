@@ -18,11 +18,17 @@ template <class T, int R> struct Reader<Rows<T>, R> {
   ONNXGRAD_INLINE T at(int i, Dim step) const { return row[i][step]; }
 };
 
+constexpr Dim kFetchSteps = 16;  // ahead: about 400 cycles
+
 template <class T, int R> struct Reader<Columns<T>, R> {
   const T* data;
   Dim pitch;
   ONNXGRAD_INLINE explicit Reader(Columns<T> a) : data(a.data), pitch(a.pitch) {}
-  ONNXGRAD_INLINE Dim step(Dim k) const { return k * pitch; }
+  // Every step reads another line, mostly of another page, which the processor does not foresee.
+  ONNXGRAD_INLINE Dim step(Dim k) const {
+    __builtin_prefetch(data + (k + kFetchSteps) * pitch + R - 1);
+    return k * pitch;
+  }
   ONNXGRAD_INLINE T at(int i, Dim step) const { return data[step + i]; }
 };
 
