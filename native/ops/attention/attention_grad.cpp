@@ -48,7 +48,7 @@ template <class T> struct AttentionBackward {
   GradientCuts cuts;
   T* partial_dq;  // [cuts.keys, N, H, S, D]; null where dQ is written at once
 
-  // Narrower blocks than forward where batches and groups alone give few pieces: one panel is enough.
+  // Narrower blocks than forward where batches and groups give few pieces: one panel is enough.
   Dim key_block() const {
     const GradientCuts whole = sets();
     const Dim wanted = divide_up(kAttentionGradPieces, larger_of(1, whole.batches * whole.groups));
