@@ -21,7 +21,8 @@
 #include <new>
 #include <thread>
 
-#include "core/pieces.h"
+#include "core/call.h"
+#include "core/platform.h"
 
 namespace onnxgrad {
 
