@@ -64,6 +64,7 @@ MAY_IMPORT = {
     "dropin": {*BASE, "ort", "files", "autodiff", "model", "train", "dropin"},
     "sklearn": {"errors", "files", "graph", "model", "train"},
     "stepfile": {*BASE, "files", "model", "train", "stepfile"},
+    "flower": {"errors", "files", "train", "flower"},
     "api": {"dropin"},
     "artifacts": {"dropin"},
     "onnxblock": {"dropin"},
@@ -74,6 +75,7 @@ MAY_IMPORT = {
         *SHOWN,
         "model",
         "stepfile",
+        "flower",
         "kernels",
         "ort",
         "files",
@@ -105,6 +107,7 @@ MAY_OPEN = {
     "demo/digits.py": {"np.load", ".open"},  # a resource of the package
     "dropin/onnxblock/blocks.py": {"onnx.load", "onnx.save"},  # in a temporary folder of its own
     "stepfile/programs/__init__.py": {".read_text"},  # a resource of the package
+    "flower/project/__init__.py": {".read_text"},  # a resource of the package
     "train/files/checkpoint.py": {
         "os.rename", "shutil.rmtree", ".rename",
     },

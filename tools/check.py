@@ -130,6 +130,13 @@ def processes() -> bool:
     return step("processes that train together", install, command, ONNXGRAD_KILLS="10")
 
 
+def federated() -> bool:
+    """A Flower run on the loopback address, by FedProx and with secure aggregation."""
+    python, install = with_all_levels("flower", ["flwr>=1.26", "cryptography"])
+    command = [python, "-m", "pytest", "-n", "0", "-m", "live", "tests/live/test_flower.py"]
+    return step("federated learning", install, command)
+
+
 def devices() -> bool:
     """The programs of `onnxgrad step --emit` in Node.js and in a headless browser; C and C++ under the sanitizers."""
     folder = ROOT / ".envs" / "node"
@@ -199,6 +206,7 @@ def main() -> None:
         "training": training,
         "processes": processes,
         "devices": devices,
+        "federated": federated,
         "sweeps": sweeps,
         "fuzz": lambda: fuzzers(arguments.minutes),
         "files": lambda: file_fuzzers(arguments.minutes),

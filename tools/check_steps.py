@@ -5,9 +5,9 @@
 Without FOLDER, the package's own demo networks. A model gets inputs from the reference that an index.json names, else
 random ones, and a mean squared error to random targets of its first output of floats. The step file runs in a plain
 session, its results are given back as its inputs, and after every step its loss is compared with that of Trainer; in
-the end all weights and running statistics are. Differences are relative to the loss, and of tensors absolute, or
-relative to their largest number where that is above 1. Times are processor time on one thread, the best of the steps,
-in turn.
+the end all weights and running statistics are. Differences are relative to the larger of the loss and the first,
+and of tensors absolute, or relative to their largest number where that is above 1. Times are processor time on one
+thread, the best of the steps, in turn.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def compared(
     judged = trainer.predict(feeds, batch_size=1 << 30)
     shape = (next(iter(judged.values())) if isinstance(judged, dict) else judged).shape
     batch = {**feeds, target: np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
-    times, worst = ([], []), 0.0
+    times, worst, first = ([], []), 0.0, 0.0
     for _ in range(options.steps):
         began = time.process_time()
         found = loop.step(batch, options.lr)
@@ -104,7 +104,8 @@ def compared(
         expected = trainer.step(batch)["loss"]
         times[0].append(middle - began)
         times[1].append(time.process_time() - middle)
-        worst = max(worst, abs(found - expected) / max(abs(expected), 1e-30))
+        first = first or abs(expected)
+        worst = max(worst, abs(found - expected) / max(abs(expected), first))
     weights = max(_far(loop.values[n], a) for n, a in trainer.get_weights().items())
     ours, theirs = (1e3 * min(t) for t in times)
     return Row(name, opset, size, size / path.stat().st_size, ours, theirs, worst, weights)

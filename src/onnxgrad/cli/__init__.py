@@ -18,6 +18,7 @@ from onnxgrad.cli import (
     convert_checkpoint,
     demo,
     evaluate,
+    federated,
     grad,
     inspect,
     lr_find,
@@ -35,7 +36,7 @@ from onnxgrad.errors import ConfigError
 from onnxgrad.files.limits import override, parse
 
 COMMANDS = (
-    train, evaluate, predict, lr_find, report, inspect, check, grad, step, merge, ops,
+    train, evaluate, predict, lr_find, report, inspect, check, grad, step, merge, federated, ops,
     artifacts, convert_checkpoint, demo,
 )  # fmt: skip
 

@@ -45,6 +45,13 @@ class Saving:
         if state.schedule is not None:
             self.schedule.load_state(state.schedule)
 
+    def stay_near(self, strength: float) -> None:
+        """Add strength/2·‖w − w₀‖² to what steps minimise, w₀ the weights of now, as FedProx does; 0 ends it.
+
+        The loss that is shown is without it.
+        """
+        self._step.stay_near(strength)
+
     @guarded
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
         """Write the model with its new weights: the same graph, names and metadata, and what `metadata` adds.

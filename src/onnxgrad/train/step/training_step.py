@@ -40,6 +40,8 @@ class TrainingStep:
         self.clip_norm, self.clip_value, self.accumulate = clip_norm, clip_value, accumulate
         self.steps = 0  # of the optimizer
         self.batches = 0
+        self._anchors: list[np.ndarray] = []  # parameters to stay near, by segment
+        self._pull = 0.0
         self._waiting = 0  # batches whose gradients are summed up and not yet applied
         self.threads = threads
         self.clock = Clock()
@@ -109,6 +111,13 @@ class TrainingStep:
             **{f"{o}_loss": float(v) for o, v in self._parts.items()},
         }
 
+    def stay_near(self, strength: float) -> None:
+        """Add strength/2·‖w − w₀‖² to what is minimised, w₀ the parameters as they are now; 0 ends it."""
+        if not strength >= 0:
+            raise ValueError(f"strength is {strength!r}, expected a number >= 0")
+        self._pull = strength
+        self._anchors = [s.p.copy() for s in self.store.segments] if strength else []
+
     def resume(self, steps: int, batches: int) -> None:
         """Continue the count of a checkpoint; gradients that wait belong to the past."""
         self.steps, self.batches, self._waiting = steps, batches, 0
@@ -149,6 +158,8 @@ class TrainingStep:
             return self._apply_update(rates, count)
 
     def _apply_update(self, rates: Sequence[float], count: int) -> float:
+        for segment, anchor in zip(self.store.segments, self._anchors, strict=False):
+            segment.g += segment.p.dtype.type(self._pull * count) * (segment.p - anchor)
         norm = self._norm(count)
         scale = 1.0 / count
         if self.clip_norm is not None:
