@@ -183,7 +183,7 @@ def test_the_written_model_remembers_what_was_typed(capsys):
     assert code == 0
     said = " ".join(out.split())
     assert (
-        "shorter side 6, 4×4 pixels from the middle, colour, numbers from 0 to 1, minus mean 0.5"
+        "shorter side 6, 4×4 pixels from the middle, colour, numbers from 0 to 1, minus the mean 0.5"
         in said
     )
     assert "(as in the training of the model)" in said

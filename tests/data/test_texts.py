@@ -193,7 +193,10 @@ def test_pairs_a_tokenizer_elsewhere_and_a_length(capsys):
     code, out, err = run(capsys, "train", "m.onnx", *line, *more)
     assert (code, err) == (0, "")
     said = " ".join(out.split())
-    assert "text: 'question' and 'answer' become tokens by far/tokenizer.json, at most 7" in said
+    assert (
+        "text: columns 'question' and 'answer' become tokens by far/tokenizer.json, at most 7"
+        in said
+    )
     code, out, _ = run(capsys, "eval", "out/t.onnx", "--data", "d.csv", "--json")
     assert json.loads(out)["accuracy"] == 1
     stored = {p.key: p.value for p in onnx.load("out/t.onnx").metadata_props}
@@ -241,3 +244,20 @@ def test_a_mask_follows_from_tokens_that_are_numbers(capsys):
     assert "input 'attention_mask': by the lengths of 'input_ids'" in " ".join(out.split())
     code, out, _ = run(capsys, "eval", "t.onnx", "--data", "d.jsonl", "--json")
     assert json.loads(out)["accuracy"] == 1
+
+
+def test_classes_in_the_order_of_a_config_beside_the_model(capsys):
+    """id2label, as hubs write it; where it lists others than the data have, it is left alone."""
+    write_model("m.onnx")
+    write_tokenizer()
+    write_pairs()
+    line = ["eval", "m.onnx", "--data", "d.csv", "--text", "question"]
+    Path("config.json").write_text(json.dumps({"id2label": {"0": "dog", "1": "cat"}}))
+    assert "numbered as in config.json beside the model of 2 classes" in " ".join(
+        run(capsys, *line)[1].split()
+    )
+    first = run(capsys, *line, "--json")[1]
+    for text in ('{"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}', "[", '{"id2label": 5}'):
+        Path("config.json").write_text(text)
+        assert "numbered in alphabetical order" in " ".join(run(capsys, *line)[1].split())
+        assert run(capsys, *line, "--json")[1] != first

@@ -69,6 +69,7 @@ def test_five_classes_from_folders_with_a_new_head(capsys):
     assert "by preprocessor_config.json beside the model" in said
     assert "shorter side 28, 24×24 pixels from the middle, colour" in said
     assert "5 classes in the place of 10" in said
+    assert "and the data have" not in said
     assert "the written model remembers how its inputs are made (pictures)" in said
     # nothing is typed again: the file knows the recipe and the names of its classes
     onnxgrad("eval t.onnx --data test --json")

@@ -67,7 +67,7 @@ def test_sentences_in_a_csv_with_a_tokenizer(capsys):
         "--batch-size 16"
     )
     said = " ".join(capsys.readouterr().out.split())
-    assert "text: 'text' become tokens by hub/tokenizer.json, at most 512" in said
+    assert "text: column 'text' becomes tokens by hub/tokenizer.json, at most 512 of a row" in said
     assert "out/tokenizer.json: a copy of the tokenizer" in said
     onnxgrad("eval out/t.onnx --data test.csv --target mood --json")  # by the copy beside it
     assert json.loads(capsys.readouterr().out)["accuracy"] >= max(0.95, peer("sentences") - 0.02)
@@ -116,7 +116,7 @@ def test_words_with_tags_and_a_tokenizer(last, capsys):
     onnxgrad(
         "train model.onnx --data d.jsonl -o t.onnx --epochs 6 --lr 0.02 --val 0 --batch-size 16"
     )
-    assert "text: 'words' become tokens by tokenizer.json" in " ".join(
+    assert "text: column 'words' becomes tokens by tokenizer.json" in " ".join(
         capsys.readouterr().out.split()
     )
     onnxgrad("eval t.onnx --data test.jsonl --json")

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     from onnxgrad.inspection.reading import read
     from onnxgrad.job.inputs import read_forms
     from onnxgrad.job.predictions import predict
-    from onnxgrad.job.prepare import stored_classes
+    from onnxgrad.job.prepare import known_classes
 
     file, adapter = generate.model_and_adapter(options)
     if generate.is_wanted(options, file):
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         check_inputs(prepared, table, forms.constants)
         matched = match(prepared, table, options.target, split_names(options.ignore), forms)
     session = onnxgrad.session(model)
-    classes = stored_classes(original)
+    classes, _ = known_classes(model, original)
     found = predict(session, prepared, table, matched, options.batch_size, classes)
     write_bytes(path, as_csv(found) if path.suffix == ".csv" else as_npz(found))
     shapes = ", ".join(f"{n} {list(a.shape)}" for n, a in found.outputs.items())

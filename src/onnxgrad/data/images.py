@@ -107,9 +107,9 @@ class PictureForm:
         scale = {1.0: "0 to 255", BYTE: "0 to 1"}.get(self.rescale, f"bytes × {self.rescale:g}")
         steps.append(f"numbers from {scale}" if self.rescale in (1.0, BYTE) else scale)
         if self.mean:
-            steps.append(f"minus mean {', '.join(f'{m:g}' for m in self.mean)}")
+            steps.append(f"minus the mean {', '.join(f'{m:g}' for m in self.mean)}")
         if self.std:
-            steps.append(f"by deviation {', '.join(f'{s:g}' for s in self.std)}")
+            steps.append(f"divided by {', '.join(f'{s:g}' for s in self.std)}")
         return ", ".join(steps)
 
 

@@ -48,7 +48,9 @@ def match(
     forms: Forms | None = None,
 ) -> Matched:
     """Give every input of the model its columns; a column that is left over is the target."""
-    return feed_inputs(model, table, find_target(model, table, target, ignore), ignore, forms)
+    texts = forms.texts.columns if forms is not None else ()
+    aim = find_target(model, table, target, ignore, texts=texts)
+    return feed_inputs(model, table, aim, ignore, forms)
 
 
 def feed_inputs(
@@ -71,11 +73,12 @@ def find_target(
     target: str = "",
     ignore: tuple[str, ...] = (),
     outputs: tuple[str, ...] = (),
+    texts: tuple[str, ...] = (),
 ) -> Matched:
     """The target and the names of its classes, with no input matched yet.
 
     `target` is a column, several with commas, or columns by output: "box=x|y|w|h,score=label".
-    Without it each of several `outputs` takes the columns called after it.
+    Without it each of several `outputs` takes the columns called after it. `texts` are known to be inputs.
     """
     free = [n for n in table.columns if n not in ignore]
     matched = Matched({}, classes=list(table.classes))
@@ -89,7 +92,8 @@ def find_target(
             Note("target", ", ".join(matched.targets), text, "--target names others")
         )
     else:
-        found = _guess_target(given_inputs(model), table, free, matched.notes)
+        open_to = [n for n in free if n not in texts]
+        found = _guess_target(given_inputs(model), table, open_to, matched.notes, bool(texts))
         matched.targets = {"": (found,)} if found else {}
     for name in (*ignore, *matched.target_columns):
         if name not in table.columns:
@@ -164,7 +168,10 @@ def _fed(value: ir.Value, how: str) -> Note:
     return Note("input", value.name, f"input '{value.name}': {how}")
 
 
-def _guess_target(wanted: list[ir.Value], table: Table, names: list[str], notes: list[Note]) -> str:
+def _guess_target(
+    wanted: list[ir.Value], table: Table, names: list[str], notes: list[Note], texts: bool
+) -> str:
+    """`texts`: the columns of text are known, and not among `names`."""
     inputs = {v.name for v in wanted}
     free = [name for name in names if name not in inputs]
     for usual in TARGETS:
@@ -175,13 +182,22 @@ def _guess_target(wanted: list[ir.Value], table: Table, names: list[str], notes:
     if len(free) == 1 and len(names) > 1:
         notes.append(_target(free[0], "the only one that is no input of the model"))
         return free[0]
+    if takes_tokens(wanted):
+        return _target_of_text(table, free, notes, texts)
     side_by_side = len(free) == len(names) and len(free) > 1 and len(wanted) == 1
-    if side_by_side and takes_tokens(wanted) and free[-1].lower() in USUAL:
-        return ""
     if side_by_side and _width(wanted[0]) != len(free):
         notes.append(_target(free[-1], "the last column"))
         return free[-1]
     return ""
+
+
+def _target_of_text(table: Table, free: list[str], notes: list[Note], known: bool) -> str:
+    """The last column, where it is not the only one of text, nor called like one."""
+    others = known or any(table.columns[n].dtype.kind == "U" for n in free[:-1])
+    if not free or not others or free[-1].lower() in USUAL:
+        return ""
+    notes.append(_target(free[-1], "the last column"))
+    return free[-1]
 
 
 def _width(value: ir.Value) -> int | None:

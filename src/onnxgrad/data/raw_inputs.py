@@ -102,6 +102,6 @@ def fit(column: Images | Sounds, value: ir.Value, dims: list, matched: Matched) 
     because = _because(forms, kind)
     plain = kind == "pictures" and not because and value.dtype.numpy().kind == "f"
     if plain and not column.form.mean and not column.form.std:
-        because = "; others are resized, no mean or deviation is taken off (--mean, --std)"
+        because = "; other sizes are resized, and no mean is subtracted (--mean, --std)"
     matched.notes.append(Note(kind, value.name, f"{word}: {column.form}{because}"))
     matched.notes += [Note(kind, value.name, text) for text in getattr(column, "notes", [])]

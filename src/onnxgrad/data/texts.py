@@ -29,7 +29,8 @@ class TextForm:
 
     def __str__(self) -> str:
         named = " and ".join(f"'{c}'" for c in self.columns)
-        return f"{named} become tokens by {self.tokenizer}, at most {self.length}"
+        how = "columns {} become" if len(self.columns) > 1 else "column {} becomes"
+        return f"{how.format(named)} tokens by {self.tokenizer}, at most {self.length} of a row"
 
 
 class Texts:

@@ -146,7 +146,8 @@ def _tokenizer_file(path: Any, form: TextForm, flags: Mapping[str, Any]) -> Path
     if not is_path(path):
         return None
     if form.tokenizer:  # a name that the model gives: it must lie beside it
-        return inside(form.tokenizer, Path(path).parent)
+        inside(form.tokenizer, Path(path).parent)
+        return Path(path).parent / form.tokenizer
     return tokenizer_beside(path)
 
 

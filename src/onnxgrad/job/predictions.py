@@ -15,6 +15,8 @@ from onnxgrad.data.ragged import LengthFeed, PaddedFeed
 from onnxgrad.data.table import Table
 from onnxgrad.data.texts import TextFeed
 from onnxgrad.job.prepare import Prepared
+from onnxgrad.model.ending import ending
+from onnxgrad.model.guess import guess
 from onnxgrad.train.step.check import Checker, of_input
 
 
@@ -45,7 +47,7 @@ def predict(
     size, fixed = Prepared(None, model, table, matched, None, []).batch_size(batch_size)
     check = Checker(of_input(v) for v in model.graph.inputs if v.name in matched.inputs)
     parts: list[list[np.ndarray]] = []
-    made = Predictions({}, list(table.names))
+    made, least = Predictions({}, list(table.names)), _least_yes(model)
     for batch in Batches(table, matched, [], size).epoch(0):
         count = len(batch.rows)
         if fixed:
@@ -57,7 +59,7 @@ def predict(
         ]
         parts.append(found)
         if classes:
-            made.answers += _answers(found[0], classes, table, matched, batch.rows[:count])
+            made.answers += _answers(found[0], least, classes, table, matched, batch.rows[:count])
     made.outputs = {n: _joined([p[i] for p in parts]) for i, n in enumerate(names)}
     if made.answers and made.outputs[names[0]].ndim == 3:
         made.title = "tags"
@@ -88,10 +90,17 @@ def _joined(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def _answers(
-    scores: np.ndarray, classes: list[str], table: Table, matched: Matched, rows: np.ndarray
+    scores: np.ndarray,
+    least: float,
+    classes: list[str],
+    table: Table,
+    matched: Matched,
+    rows: np.ndarray,
 ) -> Iterator[str]:
-    """The class of each row of scores [N, C]; the tags of each of [N, T, C] or [N, C, T]."""
+    """The class of each row of scores [N, C], or of yes and no [N, 1]; the tags of each of [N, T, C] or [N, C, T]."""
     count = len(classes)
+    if count == 2 and scores.shape in ((len(rows), 1), (len(rows),)):
+        return iter([classes[int(score > least)] for score in scores.ravel()])
     if scores.ndim == 2 and scores.shape[1] == count:
         return iter([classes[i] for i in scores.argmax(1)])
     axis = [i for i in (2, 1) if scores.ndim == 3 and scores.shape[i] == count]
@@ -102,6 +111,13 @@ def _answers(
         " ".join(classes[row[at]] for at in places)
         for row, places in zip(chosen, _places(table, matched, rows, chosen.shape[1]), strict=True)
     )
+
+
+def _least_yes(model: ir.Model) -> float:
+    """Where yes begins in a first output of yes and no: 0.5 for probabilities, 0 for logits."""
+    end = ending(model.graph.outputs[0])
+    sigmoid = end is not None and end.node.op_type == "Sigmoid"
+    return 0.5 if sigmoid or guess(model).loss == "bce_probabilities" else 0.0
 
 
 def _places(table: Table, matched: Matched, rows: np.ndarray, width: int) -> list[list[int]]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from onnxgrad.data.goals import LABELLED, Goal, RowWeights, goal
 from onnxgrad.data.matching import Matched, check_inputs, feed_inputs, find_target
 from onnxgrad.data.table import Table
 from onnxgrad.data.texts import TextFeed, as_tags, is_ragged
-from onnxgrad.errors import ConfigError, DataError
+from onnxgrad.errors import ConfigError, DataError, FileError
 from onnxgrad.files.paths import is_path
+from onnxgrad.files.text import read_json
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.job.config import input_flags
@@ -160,6 +162,17 @@ class Prepared:
                 f"'{output.name}' of the model has {outputs}. A new last layer for them: --classes auto"
             )
 
+    def few_classes(self) -> list[Note]:
+        """A hint where the model tells more classes apart than the data have."""
+        shape = None if self.loss not in LABELLED else self.output.shape
+        outputs = shape[1] if shape is not None and len(shape) == 2 else None
+        count = len(self.matched.classes)
+        if not isinstance(outputs, int) or not 1 < count < outputs:
+            return []
+        text = f"output '{self.output.name}' has {outputs} classes, and the data have {count}"
+        hint = "--classes auto makes a new last layer for them"
+        return [Note("classes", self.output.name, text, hint)]
+
     def batch_size(self, wanted: int) -> tuple[int, bool]:
         """The rows of a batch, and whether the model fixes them."""
         sizes = {
@@ -238,9 +251,10 @@ def open_files(
         forms = read_forms(path, original, wish.inputs)
         table = files.read(data)
         check_inputs(model, table, forms.constants)
-        aim = find_target(model, table, wish.target, wish.ignore, tuple(losses))
+        texts = forms.texts.columns
+        aim = find_target(model, table, wish.target, wish.ignore, tuple(losses), texts)
         if not new_classes:
-            _use_stored_classes(original, table, aim)
+            _use_stored_classes(path, original, table, aim)
     if not aim.target:
         _own_loss(model, table, wish.loss, aim.notes)
         return Opened(path, original, model, table, wish.ignore, aim, None, forms)
@@ -288,11 +302,29 @@ def stored_classes(model: ir.Model) -> list[str]:
         return []
 
 
-def _use_stored_classes(model: ir.Model, table: Table, matched: Matched) -> None:
+def known_classes(path: Any, model: ir.Model) -> tuple[list[str], str]:
+    """The names of a model's classes and who says so: an earlier run, or a config.json beside it; none for others."""
     stored = stored_classes(model)
+    if stored or not is_path(path):
+        return stored, "the model's own list"
+    folder = Path(path).parent
+    places = [folder, *([folder.parent] if folder.name == "onnx" else [])]
+    file = next((p / "config.json" for p in places if (p / "config.json").is_file()), None)
+    try:
+        names = read_json(file)["id2label"] if file is not None else {}
+        listed = [str(names[str(number)]) for number in range(len(names))]
+    except (FileError, KeyError, TypeError):
+        return [], ""  # a hint, no more
+    return listed, "config.json beside the model"
+
+
+def _use_stored_classes(path: Any, model: ir.Model, table: Table, matched: Matched) -> None:
+    stored, by = known_classes(path, model)
+    if by.startswith("config") and not set(matched.classes) <= set(stored):
+        return
     if stored and matched.target and table.columns[matched.target].dtype.kind in "US":
         matched.classes = stored
-        text = f"target '{matched.target}' is text: numbered as in the model's own list of {len(stored)} classes"
+        text = f"target '{matched.target}' is text: numbered as in {by} of {len(stored)} classes"
         said = Note("classes", matched.target, text)
         matched.notes = [*(n for n in matched.notes if n.kind != "classes"), said]
 
