@@ -5,14 +5,8 @@ comes out of DequantizeLinear, and QuantizeLinear divides it by s where q was no
 the scale the two give Σ dy·(q - z - x/s), and Σ dy·(q - z) where q was saturated.
 """
 
-from onnx_ir import DataType
-
 from onnxgrad.autodiff.rule import fused, no_gradient, rule
-
-_RANGE = {
-    DataType.INT8: (-128, 127), DataType.UINT8: (0, 255), DataType.INT16: (-32768, 32767),
-    DataType.UINT16: (0, 65535), DataType.INT4: (-8, 7), DataType.UINT4: (0, 15),
-}  # fmt: skip
+from onnxgrad.graph.integers import RANGES
 
 
 @rule("DequantizeLinear", wrt="x x_scale")
@@ -38,8 +32,8 @@ def quantize_linear(op, x, y_scale, y_zero_point, y, dy, *, axis=1, block_size=0
     if y_zero_point is not None:
         zero = op.Cast(y_zero_point, to=op.dtype(x))
         place = op.Add(place, _along(op, zero, x, axis, block_size))
-    low, high = _RANGE.get(y.dtype, (float("-inf"), float("inf")))
-    if y.dtype in _RANGE:
+    low, high = RANGES.get(y.dtype, (float("-inf"), float("inf")))
+    if y.dtype in RANGES:
         inside = op.And(op.GreaterOrEqual(place, float(low)), op.LessOrEqual(place, float(high)))
         dy = op.Where(inside, dy, 0.0)
     dx = op.Div(dy, scale)

@@ -16,9 +16,9 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.contracts import DOMAIN, OPSET
+from onnxgrad.graph.integers import RANGES
 from onnxgrad.model.change import Change, Draft
 from onnxgrad.model.quantize.integers import (
-    RANGES,
     along,
     attribute,
     dequantised,

@@ -8,11 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-RANGES = {
-    ir.DataType.INT8: (-128, 127), ir.DataType.UINT8: (0, 255),
-    ir.DataType.INT16: (-32768, 32767), ir.DataType.UINT16: (0, 65535),
-    ir.DataType.INT4: (-8, 7), ir.DataType.UINT4: (0, 15),
-}  # fmt: skip
+from onnxgrad.graph.integers import RANGES
 
 
 def is_quantised(model: onnx.ModelProto) -> bool:

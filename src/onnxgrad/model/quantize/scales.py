@@ -19,7 +19,8 @@ import onnx_ir as ir
 from onnxgrad import kernels
 from onnxgrad.contracts import DOMAIN
 from onnxgrad.errors import ModelError
-from onnxgrad.model.quantize.integers import RANGES, initializer
+from onnxgrad.graph.integers import RANGES
+from onnxgrad.model.quantize.integers import initializer
 
 LOG_SCALE = ".log_scale"
 OBSERVE = "quantise/observe"  # an input of the training graph: 1 while ranges are observed

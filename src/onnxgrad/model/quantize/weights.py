@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxgrad.model.quantize.integers import RANGES, along
+from onnxgrad.graph.integers import RANGES
+from onnxgrad.model.quantize.integers import along
 
 TYPES = {
     "int8": ir.DataType.INT8, "uint8": ir.DataType.UINT8, "int16": ir.DataType.INT16,
