@@ -152,7 +152,7 @@ def test_what_is_excluded_stays_float(trained, tmp_path):
     kinds = {t.name: t.data_type for t in onnx.load(tmp_path / "integers.onnx").graph.initializer}
     assert kinds["w"] == onnx.TensorProto.FLOAT
     assert onnx.TensorProto.INT8 in kinds.values()
-    with pytest.raises(onnxgrad.OnnxGradError, match="is no node"):
+    with pytest.raises(onnxgrad.OnnxGradError, match="is not a node"):
         quantising(trained, exclude=["nothing*"])
 
 
@@ -164,7 +164,7 @@ def test_what_is_excluded_stays_float(trained, tmp_path):
         ("int8,scales=guessed", "scales is 'guessed', expected one of learned, observed, fixed"),
         ("int4,block=1", "block is 1, expected 0 or at least 2"),
         ("int8,percentile=120", "percentile is 120.0, expected 0 to 100"),
-        ("w5a8", "'w5a8' is no precision"),
+        ("w5a8", "'w5a8' is not a precision"),
         ("int8,speed=3", "expected NAME=VALUE with one of weights"),
         ("int8,rows=none", "rows is 'none', expected a number"),
         ("int8,per_channel=perhaps", "per_channel is 'perhaps', expected yes or no"),
