@@ -138,6 +138,7 @@ def session(
     _check_keywords(session_arguments)
     if options is None:
         options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # a line per weight that is also an input; errors are raised
     _check_options("session: options", options)
     if threads is not None:
         options.intra_op_num_threads = _thread_count(threads)

@@ -58,7 +58,9 @@ class Tests:
         self.seconds: dict[str, float] = {}
         self.files: dict[str, float] = {}  # to collect them
         self._lines: Lines = defaultdict(lambda: defaultdict(set))
-        for folder in sorted(p.parent for p in recordings.glob(f"*/{LINES}")):  # those that are finished
+        for folder in sorted(
+            p.parent for p in recordings.glob(f"*/{LINES}")
+        ):  # those that are finished
             self._add(folder, source)
         self._of_file = defaultdict(list)
         for test in self.seconds:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.inline import body
 from onnxgrad.autodiff.rule import FUSED, REFUSED, STANDARD, Refusal, Rule, find
+from onnxgrad.contracts import DOMAIN, contracts
 from onnxgrad.errors import GradientError
 from onnxgrad.graph.bodies import bodies, captured, is_branch
 from onnxgrad.graph.repeats import Repeat, is_repeat, repeat_of
@@ -238,6 +239,14 @@ def _check(node: ir.Node, plan: Plan, opset_of: dict[str, int], ops: str) -> Non
         )
     elif body(node, opset_of.get(node.domain, 1)) is not None:
         plan.inline.append(node)
+    elif node.domain == DOMAIN and node.op_type in contracts():
+        plan.problems.append(
+            Problem(
+                node,
+                "is a gradient itself, by an operator of onnxgrad, and those have no second derivative",
+                'build the first gradient with ops="standard", and differentiate that',
+            )
+        )
     else:
         domain = f", domain={node.domain!r}" if node.domain else ""
         plan.problems.append(

@@ -281,14 +281,14 @@ class JSONLLogger(_Log):
 
 
 class TensorBoard(Callback):
-    """Scalars for TensorBoard; needs the package tensorboardX (`pip install onnxgrad[tensorboard]`)."""
+    """Scalars for TensorBoard; needs the package tensorboardX (`pip install 'onnxgrad[tensorboard]'`)."""
 
     def __init__(self, folder: str | os.PathLike[str]):
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
             raise ImportError(
-                "TensorBoard needs tensorboardX: pip install onnxgrad[tensorboard]"
+                "TensorBoard needs tensorboardX: pip install 'onnxgrad[tensorboard]'"
             ) from error
         self._writer = SummaryWriter(str(folder))
 
