@@ -204,3 +204,13 @@ def test_a_length_of_zero_means_all_of_it(tmp_path):
     """As onnx has it: a length that is not told, or 0."""
     path = write(tmp_path, model(length=0), NUMBERS.tobytes())
     np.testing.assert_array_equal(weights(path), NUMBERS)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in its folder", "from another folder"])
+def test_a_constant_of_a_function_reads_the_file_beside_the_model(tmp_path, monkeypatch, elsewhere):
+    path = write(tmp_path / "models", model(functions=True), NUMBERS.tobytes())
+    monkeypatch.chdir(tmp_path if elsewhere else tmp_path / "models")
+    read = read_ir(path)
+    (function,) = read.functions.values()
+    constant = next(node for node in function if node.op_type == "Constant")
+    np.testing.assert_array_equal(constant.attributes["value"].value.numpy(), NUMBERS)

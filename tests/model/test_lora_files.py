@@ -142,3 +142,12 @@ def test_what_is_no_adapter_is_refused(written):
     config.write_text(json.dumps({"peft_type": "IA3"}))
     with pytest.raises(AdapterError, match="is of type 'IA3', expected 'LORA'"):
         adapted(proto, Lora(start=written / "folder"))
+
+
+def test_the_bytes_of_an_adapter_begin_where_onnxruntime_wants_them():
+    """At multiples of 8, whatever stands before them: onnxruntime reads them in place."""
+    for count in range(1, 12):
+        marks = {"a" * count: np.full(count, 1e30), "b": np.full(3, 2e30), "c": np.full(1, 3e30)}
+        data = ort_file.to_bytes(marks)
+        for array in marks.values():
+            assert data.index(array.tobytes()) % 8 == 0

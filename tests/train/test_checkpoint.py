@@ -236,6 +236,15 @@ def test_old_checkpoints_are_removed(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
 
 
+def test_every_so_many_steps(tmp_path):
+    trainer, (x, y) = make()
+    watch = callbacks.Checkpoint(tmp_path, every_steps=2, save_total_limit=9)
+    trainer.fit(x, y, epochs=2, batch_size=8, callbacks=[watch], max_steps=7)
+    saved = {int(p.name.removeprefix("step-")) for p in tmp_path.iterdir()}
+    ends = {len(range(0, len(x), 8)), 7}  # of the first epoch, and of the training
+    assert {2, 4, 6} <= saved <= {2, 4, 6} | ends
+
+
 def test_checkpoints_of_other_runs_stay(tmp_path):
     """A resumed run counts its own from before; another run in the same folder loses nothing."""
     for other in ("step-00000001", "step-00009999", "step-my notes", ".unfinished-mine"):
