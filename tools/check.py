@@ -110,7 +110,10 @@ def properties() -> bool:
 
 
 def live() -> bool:
-    python, install = with_all_levels("live", ["torch==2.13.0", "onnxscript", "transformers"])
+    """PyTorch, a notebook, a browser, datasets and trackers; what is not there is skipped with its reason."""
+    peers = ["torch==2.13.0", "onnxscript", "transformers", "Pillow", "scikit-learn", "nbclient", "ipykernel",
+             "datasets", "mlflow-skinny", "wandb", "trackio", "tensorboardX"]  # fmt: skip
+    python, install = with_all_levels("live", peers)
     return step(
         "PyTorch in the same process", install, [python, "-m", "pytest", "-n", "2", "-m", "live"]
     )

@@ -72,6 +72,18 @@ def test_the_first_line_of_the_readme_runs(tmp_path, monkeypatch):
     assert (tmp_path / "tuned.onnx").exists()
 
 
+def test_extras_that_are_named_are_there():
+    """Every `pip install 'onnxgrad[extra]'` of a message or a page works, also in zsh, which needs the quotes."""
+    text = (ROOT / "pyproject.toml").read_text()
+    extras = set(re.findall(r"^(\w+) = \[", text[text.index("optional-dependencies") :], re.M))
+    files = [*(ROOT / "src").rglob("*.py"), *PAGES]
+    for path in files:
+        written = path.read_text()
+        assert "pip install onnxgrad[" not in written, f"{path.name}: quote onnxgrad[…]"
+        for names in re.findall(r"onnxgrad\[([\w,]+)\]", written):
+            assert set(names.split(",")) <= extras, f"{path.name} names onnxgrad[{names}]"
+
+
 def test_readme_names_what_exists():
     text = (ROOT / "README.md").read_text()
     makefile = (ROOT / "Makefile").read_text()

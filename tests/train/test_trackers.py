@@ -115,3 +115,21 @@ def test_off_unless_asked_for(folder, capsys, monkeypatch):
     ]
     assert run(capsys, *TRAIN)[0] == 0
     assert said == [[], [], []]
+
+
+def test_a_tracker_that_opens_no_run_is_no_bug_of_ours(folder, capsys, monkeypatch):
+    pretend(monkeypatch, "trackio", "log", "finish")
+    sys.modules["trackio"].init = lambda **_: 1 / 0
+    code, _, err = run(capsys, *TRAIN, "--report-to", "trackio")
+    assert (code, err) == (2, "onnxgrad: Trackio opens no run: division by zero\n")
+
+
+def test_a_tracker_that_is_lost_does_not_stop_the_training(folder, capsys, monkeypatch):
+    said = pretend(monkeypatch, "trackio", "init", "finish")
+    sys.modules["trackio"].log = lambda *_, **__: 1 / 0
+    with pytest.warns(
+        UserWarning, match="Trackio gets no more numbers: division by zero; the training goes on"
+    ):
+        assert run(capsys, *TRAIN, "--report-to", "trackio")[0] == 0
+    assert (folder / "t.onnx").exists()
+    assert [name for name, *_ in said] == ["init"]

@@ -9,7 +9,8 @@ import importlib
 import importlib.util
 import math
 import os
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.errors import ConfigError
@@ -40,7 +41,7 @@ class Tracker(Callback):
         if every_steps < 1:
             raise ValueError(f"every_steps is {every_steps!r}, expected at least 1")
         self.project, self.name, self.settings = project, name, dict(settings or {})
-        self.every_steps = every_steps
+        self.every_steps, self.broken = every_steps, False
         try:
             self.library = importlib.import_module(self.package)
         except ImportError as error:
@@ -58,7 +59,12 @@ class Tracker(Callback):
         """Close the run."""
 
     def on_fit_begin(self, loop: EpochLoop) -> None:
-        self.begin()
+        self.broken = False
+        try:
+            self.begin()
+        except Exception as error:  # of any class: each package has its own
+            text = " ".join(str(error).split())
+            raise ConfigError(f"{type(self).__name__} opens no run: {text}") from error
 
     def on_step_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         steps = loop.trainer.steps
@@ -69,10 +75,23 @@ class Tracker(Callback):
         self._send({k: v for k, v in logs.items() if k != "step"}, int(logs["step"]))
 
     def _send(self, numbers: dict[str, float], step: int) -> None:
-        self.log({k: float(v) for k, v in numbers.items() if math.isfinite(v)}, step)
+        self._try(self.log, {k: float(v) for k, v in numbers.items() if math.isfinite(v)}, step)
+
+    def _try(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """A tracker that cannot be reached any more is told nothing more; the training goes on."""
+        if self.broken:
+            return
+        try:
+            action(*arguments)
+        except Exception as error:
+            self.broken = True
+            name = type(self).__name__
+            warnings.warn(
+                f"{name} gets no more numbers: {error}; the training goes on", stacklevel=2
+            )
 
     def on_fit_end(self, loop: EpochLoop) -> None:
-        self.finish()
+        self._try(self.finish)
 
 
 class MLflow(Tracker):
