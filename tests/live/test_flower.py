@@ -29,7 +29,7 @@ from onnxgrad.demo import digits, models
 pytestmark = pytest.mark.live
 pytest.importorskip("flwr", reason="flwr is missing: pip install 'onnxgrad[flower]'")
 
-TRAIN, SECONDS, ROUNDS = 1400, 240, 3
+TRAIN, SECONDS, ROUNDS = 1400, 600, 3
 BIN = Path(sys.executable).parent
 
 
