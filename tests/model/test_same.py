@@ -70,17 +70,24 @@ def test_models_of_the_tests(title):
     check_same(MODELS[title]())
 
 
+OPTIMISED = [(n, "dynamo") for n in ("bert", "resnet", "lstm_tagger", "vit")]
+OPTIMISED += [("lstm_tagger", "torchscript")]
+
+
 @pytest.mark.parametrize("level", ["BASIC", "EXTENDED"])
-@pytest.mark.parametrize("name", ["bert", "resnet", "lstm_tagger", "vit"])
-def test_files_that_the_optimiser_of_onnxruntime_saved(name, level, tmp_path):
+@pytest.mark.parametrize(("name", "exporter"), OPTIMISED, ids=["-".join(e) for e in OPTIMISED])
+def test_files_that_the_optimiser_of_onnxruntime_saved(name, exporter, level, tmp_path):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = getattr(
         onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}"
     )
     options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
-    onnxruntime.InferenceSession(exported(name, "dynamo"), options)
+    onnxruntime.InferenceSession(exported(name, exporter), options)
     check_same(tmp_path / "optimised.onnx")
+    Trainer(tmp_path / "optimised.onnx", loss="mse").save(tmp_path / "tuned.onnx")
+    kept = [t.name for t in onnx.load(tmp_path / "tuned.onnx").graph.initializer]
+    assert {t.name for t in onnx.load(tmp_path / "optimised.onnx").graph.initializer} <= set(kept)
 
 
 def test_a_file_that_was_quantised_dynamically(tmp_path):

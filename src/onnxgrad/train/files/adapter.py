@@ -19,6 +19,7 @@ from onnxgrad.model.change import Draft
 from onnxgrad.model.lora import adapter as adapters
 from onnxgrad.model.lora import ort_file, peft
 from onnxgrad.model.lora.change import LoraChange
+from onnxgrad.notes import Note
 from onnxgrad.train.files.export import export_draft, verify
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def adapter_of(setup: TrainingPlan) -> Adapter:
 
 def export_adapter(
     setup: TrainingPlan, evaluation: Evaluation, folder: str | os.PathLike[str], base: str = ""
-) -> list[str]:
+) -> list[Note]:
     """Write the folder; see Trainer.save_adapter. Returns notes."""
     adapter, source = adapter_of(setup), setup.model.source
     tensors = setup.store.tensors()
@@ -53,8 +54,8 @@ def export_adapter(
     numbers = adapter.parameters(tensors)
     draft = Draft(ir.to_proto(model), {})
 
-    def check(file: Path, path: Path) -> None:
-        verify(file, setup, evaluation, path, draft, numbers)
+    def check(file: Path, path: Path) -> list[Note]:
+        return verify(file, setup, evaluation, path, draft, numbers)
 
     name = base or (str(source.path) if source.path is not None else "")
     try:

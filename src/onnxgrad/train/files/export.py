@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -24,6 +25,8 @@ from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
 if TYPE_CHECKING:
+    import onnxruntime
+
     from onnxgrad.train.loop.evaluation import Evaluation
     from onnxgrad.train.step.setup import TrainingPlan
 
@@ -38,8 +41,8 @@ def export(
 
     draft = setup.model.write_back(setup.store.tensors())
 
-    def check(file: Path, path: Path) -> None:
-        verify(file, setup, evaluation, path, draft)
+    def check(file: Path, path: Path) -> list[Note]:
+        return verify(file, setup, evaluation, path, draft)
 
     return export_draft(setup.model.source, draft, path, metadata, check)
 
@@ -49,7 +52,7 @@ def export_draft(
     draft: Draft,
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
-    verify: Callable[[Path, Path], None] | None = None,
+    verify: Callable[[Path, Path], list[Note]] | None = None,
 ) -> list[Note]:
     """Write `draft`, made of `source`; `verify` tries the file before it takes its name."""
     path = Path(os.path.abspath(path))
@@ -58,9 +61,8 @@ def export_draft(
         path.parent.mkdir(parents=True, exist_ok=True)
         with work_folder(path.parent, path.name) as work:
             data = _write(source, draft, work, path, metadata or {})
-            if verify is not None:
-                verify(work / path.name, path)
-            return _publish(work, path, data)
+            said = [] if verify is None else verify(work / path.name, path)
+            return [*said, *_publish(work, path, data)]
     except (OSError, FileError) as error:
         raise ExportError(
             f"{path} could not be written: {error}; what was there is unchanged"
@@ -170,28 +172,19 @@ def verify(
     path: Path,
     draft: Draft,
     more: Mapping[str, np.ndarray] | None = None,
-) -> None:
+) -> list[Note]:
     """Run the file in a plain session and compare it with the trainer's own prediction.
 
     Constant folding and fused layouts of the plain session round differently, half precision more
     so: the draft's tolerance is relative to the largest output. `more` are inputs that are no part of a batch.
     """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
     model: str | bytes = str(file)
     if draft.as_run is not None:
         model = draft.as_run(read_proto(file)).SerializeToString()
-    try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise ExportError(
-            f"{path} was not written: a plain onnxruntime session refuses the model: {error}"
-        ) from error
+    session, notes = _plain_session(model, setup.model.source, path)
     sample = evaluation.sample or _invented(setup)
     if sample is None or _is_random(setup):
-        return
+        return notes
     sample = _of_fixed_size(sample, session)
     expected = evaluation.run(Batch(sample, 0))
     feeds = {i.name: _as(sample[i.name], i.type) for i in session.get_inputs() if i.name in sample}
@@ -207,6 +200,39 @@ def verify(
                 f"{path} was not written: output {name!r} of a plain session differs from the "
                 f"trainer's by {worst:.3g}"
             )
+    return notes
+
+
+def _plain_session(
+    model: str | bytes, source: OriginalModel, path: Path
+) -> tuple[onnxruntime.InferenceSession, list[Note]]:
+    """A session as users make it. Raises ExportError where onnxruntime refuses the file.
+
+    Files that its optimiser wrote it sometimes cannot optimise again. Where the file that came is refused for
+    that, too, ours is tried without optimisers.
+    """
+    try:
+        return _session(model), []
+    except Exception as error:
+        try:
+            _session(source.proto.SerializeToString() if source.path is None else str(source.path))
+        except Exception:
+            with contextlib.suppress(Exception):
+                text = "onnxruntime loads it only without graph optimisations, as the original"
+                return _session(model, optimised=False), [Note("unoptimised", path.name, text)]
+        raise ExportError(
+            f"{path} was not written: a plain onnxruntime session refuses the model: {error}"
+        ) from error
+
+
+def _session(model: str | bytes, optimised: bool = True) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _of_fixed_size(sample: Mapping[str, np.ndarray], session: Any) -> dict[str, np.ndarray]:

@@ -304,6 +304,8 @@ def _free_names(graph: ir.Graph) -> None:
     """Rename constants of a file that the optimiser has seen before: it fails over names of its own."""
     for name, value in list(graph.initializers.items()):
         if _TAKEN.fullmatch(name) and not value.is_graph_input() and not value.is_graph_output():
+            # a name is the tensor's as well, and that is one of the file that will be written
+            value.const_value = ir.tensor(value.const_value.numpy(), name=name)
             value.name = f"given/{name}"
 
 
