@@ -15,9 +15,11 @@ from model.networks_pictures import (
     Normalised,
     Residual,
     UNet,
+    Unlearned,
 )  # fmt: skip
 from model.networks_sequences import (
     GPT,
+    FirstState,
     Mixer,
     SinusoidEncoder,
     Spectrogram,
@@ -60,6 +62,9 @@ NETWORKS = {
     "bert": Network(bert, (((8, 10), 40), ((8, 10), 2)), 4),
     "lstm_tagger": Network(lambda: Tagger("LSTM"), WORDS, 5, (10,), -1),
     "gru_tagger": Network(lambda: Tagger("GRU"), WORDS, 5, (10,), -1),
+    "rnn_tagger": Network(lambda: Tagger("RNN"), WORDS, 5, (10,), -1),
+    "first_state": Network(FirstState, WORDS, 5),
+    "unlearned": Network(Unlearned, PICTURE, 4),
     "wavenet": Network(WaveNet, (((8, 1, 24), None),), 6, (24,)),
     "spectrogram": Network(Spectrogram, (((16, 32), None),), 4),
 }

@@ -147,3 +147,26 @@ class Normalised(nn.Module):
     def forward(self, x):
         x = self.act(self.conv((x - self.mean) / self.std))
         return self.fc(self.norm(self.act2(self.conv2(x))).mean((2, 3)))
+
+
+class Unlearned(nn.Module):
+    """Normalisations that learn nothing, each behind one that does: the exporters' own ones and zeros."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 8, 3, 2), nn.Conv2d(8, 8, 3, padding=1)
+        self.group, self.plain_group = nn.GroupNorm(2, 8), nn.GroupNorm(2, 8, affine=False)
+        self.instance, self.plain_instance = (
+            nn.InstanceNorm2d(8, affine=True),
+            nn.InstanceNorm2d(8),
+        )
+        self.layer, self.plain_layer = nn.LayerNorm(7), nn.LayerNorm(7, elementwise_affine=False)
+        self.batch, self.plain_batch = nn.BatchNorm2d(8), nn.BatchNorm2d(8, affine=False)
+        self.fc = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.plain_group(self.group(self.a(x))))
+        x = torch.relu(self.plain_instance(self.instance(self.b(x))))
+        x = torch.relu(self.plain_layer(torch.relu(self.layer(x))))
+        x = self.plain_batch(torch.relu(self.batch(x)))
+        return self.fc(torch.relu(x).mean((2, 3)))

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from model import curves
 
+from onnxgrad import Trainer
+
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "networks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.npz"))
 
@@ -36,3 +38,10 @@ def test_a_new_network_trains_as_in_pytorch(name, exporter):
             expected = golden[f"{exporter}/{optimizer}"]
             losses = curves.trained(model, optimizer, data, axis)
             np.testing.assert_allclose(losses, expected, rtol=1e-3, err_msg=optimizer)
+
+
+def test_a_first_state_that_an_exporter_expanded_is_trained_as_one_row():
+    with np.load(FOLDER / "first_state.npz") as golden:
+        trainer = Trainer(golden["dynamo"].tobytes(), loss="cross_entropy")
+    shapes = [w.shape for w in trainer.get_weights().values()]
+    assert shapes.count((2, 1, 6)) == 2

@@ -54,17 +54,21 @@ def _set_training(node: ir.Node, training: bool) -> None:
 # ---- batch normalisation
 
 
-def train_batch_norm(model: ir.Model, trainable: set[str], notes: list[Note]) -> dict[str, str]:
+def train_batch_norm(
+    model: ir.Model, trainable: set[str], weights: set[str], notes: list[Note]
+) -> dict[str, str]:
     """Let batch normalisations use the statistics of the batch; return name -> name of its update.
 
-    Only those whose scale or bias is trained: a frozen layer keeps its statistics too. The new
-    running statistics are outputs of the node: momentum·old + (1 - momentum)·batch.
+    Only those whose scale or bias is trained: a frozen layer keeps its statistics too. One that has neither
+    among the `weights` of the model goes with what comes before it. The new running statistics are
+    outputs of the node: momentum·old + (1 - momentum)·batch.
     """
     nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
     updates: dict[str, str] = {}
     for node in nodes:
         scale, bias, mean, var = node.inputs[1:5]
-        if scale.name not in trainable and bias.name not in trainable:
+        own = {scale.name, bias.name}
+        if not own & trainable and (own & weights or not _follows(node.inputs[0], trainable)):
             continue
         name = node.name or node.outputs[0].name
         if any(ir.convenience.get_const_tensor(v) is None for v in (mean, var)):
@@ -81,6 +85,20 @@ def train_batch_norm(model: ir.Model, trainable: set[str], notes: list[Note]) ->
             output.dtype, output.shape = value.dtype, value.shape
             updates[value.name] = output.name
     return updates
+
+
+def _follows(value: ir.Value, trainable: set[str]) -> bool:
+    """Say whether a value is computed from a trained tensor."""
+    waiting, seen = [value], {value}
+    while waiting:
+        current = waiting.pop()
+        if current.name in trainable:
+            return True
+        node = current.producer()
+        found = [v for v in (() if node is None else node.inputs) if v is not None]
+        waiting += [v for v in found if v not in seen]
+        seen.update(found)
+    return False
 
 
 # ---- dropout

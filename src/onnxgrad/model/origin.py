@@ -106,15 +106,30 @@ _CALLS = re.compile(
 )
 
 
+def folded_from(metadata: Mapping[str, str]) -> list[str]:
+    """Return the values that the newer exporter computed a tensor from; none where it did not, or does not say."""
+    try:
+        return [str(n) for n in ast.literal_eval(metadata.get(FOLDED, "[]"))]
+    except (ValueError, SyntaxError):
+        return []
+
+
 def is_computed(metadata: Mapping[str, str]) -> bool:
     """Say whether the newer exporter computed a tensor beforehand, and from no parameter or buffer."""
-    if FOLDED not in metadata:
-        return False
-    try:
-        names = [str(n) for n in ast.literal_eval(metadata[FOLDED])]
-    except (ValueError, SyntaxError):
-        return False
-    return all(_CALLS.fullmatch(n) for n in names)
+    names = folded_from(metadata)
+    return bool(names) and all(_CALLS.fullmatch(n) for n in names)
+
+
+def learns_nothing(metadata: Mapping[str, str]) -> bool:
+    """Say whether a node comes from a normalisation in whose call there is no parameter.
+
+    Its scale and bias are then ones and zeros of the newer exporter's own.
+
+    >>> learns_nothing({CALL: "%n = call_function[target=torch.ops.aten.layer_norm.default](args = (%x, [8]))"})
+    True
+    """
+    call = metadata.get(CALL, "")
+    return re.search(r"target=\S*norm", call) is not None and "%p_" not in call
 
 
 def same_but_numbers(a: str, b: str) -> bool:

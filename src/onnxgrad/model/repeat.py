@@ -15,13 +15,17 @@ from onnxgrad.notes import Note
 
 # Operators that a parameter reaches expanded; the weights of layers are never so.
 _READERS = {"Add", "Sub", "Mul", "Div", "Concat", "Where", "Sum"}
+_RECURRENT = {"LSTM", "GRU", "RNN"}  # their first states are [directions, batch, size]
 
 
 @dataclass(frozen=True)
 class Repeated:
+    """`of` is the parameter whose numbers the rows are, where the file has it beside them; else empty."""
+
     name: str
     shape: tuple[int, ...]
     axes: tuple[int, ...]
+    of: str = ""
 
 
 class Repeat(Change):
@@ -40,28 +44,30 @@ class Repeat(Change):
             tensor = value.const_value
             if value.dtype not in TYPES or tensor is None or len(tensor.shape) < 2:
                 continue
-            users = {node.op_type for node, _ in value.uses()}
-            if not users or not users <= _READERS or not _computed(value):
+            place = _place_of_batch(value)
+            if place is None or not _computed(value):
                 continue
-            axes = _axes(tensor.numpy(), batch if _begins_with_batch(value) else 0)
+            axes = _axes(tensor.numpy(), place, batch)
             if axes:
-                self.found.append(Repeated(value.name, tuple(tensor.shape), axes))
-                _shrink(model, value, axes)
+                of = _named(model, value, axes)
+                self.found.append(Repeated(value.name, tuple(tensor.shape), axes, of))
+                _shrink(model, value, axes, of)
 
     def describe(self) -> Iterable[Note]:
         for r in self.found:
             times = int(np.prod([r.shape[a] for a in r.axes]))
+            what = f"{r.of!r}" if r.of else "one row"
             yield Note(
                 "repeated",
                 r.name,
-                f"tensor {r.name!r} of shape {list(r.shape)} repeats one row {times} times, as an "
-                "exporter expands a parameter: it trains as that one row",
+                f"tensor {r.name!r} of shape {list(r.shape)} repeats {what} {times} times, as an "
+                f"exporter expands a parameter: it trains as {'that' if r.of else 'that one row'}",
             )
 
     def write_back(self, draft: Draft) -> None:
         for r in self.found:
-            if r.name in draft.tensors:
-                array = draft.tensors[r.name]
+            array = draft.tensors.get(r.of or r.name)
+            if array is not None:
                 draft.tensors[r.name] = np.ascontiguousarray(np.broadcast_to(array, r.shape))
 
 
@@ -77,30 +83,57 @@ def _fixed_batch(model: ir.Model) -> int:
     return size if isinstance(size, int) else 0
 
 
-def _begins_with_batch(value: ir.Value) -> bool:
-    """Its first axis is the first of every result: eight channels of eight rows are no batch."""
-    results = [node.outputs[0].shape for node, _ in value.uses()]
-    return all(shape is not None and len(shape) == len(value.shape) for shape in results)
+def _place_of_batch(value: ir.Value) -> int | None:
+    """Return the axis of the batch, -1 where there is none; None where something reads the tensor as a weight."""
+    sites = list(value.uses())
+    if sites and all(n.op_type in _RECURRENT and i in (5, 6) for n, i in sites):
+        return 1
+    if not sites or not all(n.op_type in _READERS for n, _ in sites):
+        return None
+    # its first axis is the first of every result: eight channels of eight rows are no batch
+    results = [node.outputs[0].shape for node, _ in sites]
+    alike = all(shape is not None and len(shape) == len(value.shape) for shape in results)
+    return 0 if alike else -1
 
 
-def _axes(array: np.ndarray, batch: int) -> tuple[int, ...]:
+def _axes(array: np.ndarray, place: int, batch: int) -> tuple[int, ...]:
     """Return the axes along which all slices are equal; of equal elements, only that of the batch."""
     if not array.size:
         return ()
     if (array == array.flat[0]).all():
-        return (0,) if array.shape[0] == batch > 1 else ()
+        return (place,) if place >= 0 and array.shape[place] == batch > 1 else ()
     first = [np.take(array, [0], axis) for axis in range(array.ndim)]
     return tuple(
         axis for axis, row in enumerate(first) if array.shape[axis] > 1 and (array == row).all()
     )
 
 
-def _shrink(model: ir.Model, value: ir.Value, axes: tuple[int, ...]) -> None:
-    """Keep one slice as the tensor, and expand it in the graph."""
+def _row(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    part = array[tuple(slice(1) if a in axes else slice(None) for a in range(array.ndim))]
+    return np.ascontiguousarray(part)
+
+
+def _named(model: ir.Model, value: ir.Value, axes: tuple[int, ...]) -> str:
+    """Return the parameter of the file whose numbers the row holds, among those it was computed from.
+
+    The first step of a recurrent layer, say: the state is zero, and what is left of W·h + b is b.
+    """
+    row = _row(value.const_value.numpy(), axes)
+    for name in origin.folded_from(value.metadata_props):
+        other = model.graph.initializers.get(name)
+        tensor = None if other is None else other.const_value
+        if tensor is None or other is value or other.dtype != value.dtype:
+            continue
+        fits = tuple(tensor.shape) == (row.size,) == row.shape[-1:]  # it broadcasts as it is
+        if fits and np.array_equal(tensor.numpy(), row.reshape(-1)):
+            return name
+    return ""
+
+
+def _shrink(model: ir.Model, value: ir.Value, axes: tuple[int, ...], of: str) -> None:
+    """Keep one slice as the tensor, or none where it is `of`'s, and expand it in the graph."""
     array, shape = value.const_value.numpy(), list(value.const_value.shape)
-    small = np.ascontiguousarray(
-        array[tuple(slice(1) if a in axes else slice(None) for a in range(array.ndim))]
-    )
+    small = _row(array, axes)
     whole = ir.Value(name=f"{value.name}/repeated", shape=ir.Shape(shape), type=value.type)
     size = ir.Value(name=f"{value.name}/shape", const_value=ir.tensor(np.array(shape, np.int64)))
     size.const_value.name, size.dtype, size.shape = (
@@ -110,7 +143,11 @@ def _shrink(model: ir.Model, value: ir.Value, axes: tuple[int, ...]) -> None:
     )
     model.graph.register_initializer(size)
     ir.convenience.replace_all_uses_with(value, whole)
-    value.const_value = ir.Tensor(small, name=value.name)
-    value.shape = ir.Shape(small.shape)
+    if of:
+        del model.graph.initializers[value.name]
+        value = model.graph.initializers[of]
+    else:
+        value.const_value = ir.Tensor(small, name=value.name)
+        value.shape = ir.Shape(small.shape)
     node = ir.Node("", "Expand", [value, size], outputs=[whole], name=whole.name)
     model.graph.insert_before(next(iter(model.graph)), node)

@@ -17,7 +17,7 @@ from onnxgrad.model import origin, patterns
 from onnxgrad.notes import Note
 
 TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
-WEIGHT, UNREACHED = "weight", "unreached"
+WEIGHT, UNREACHED, FROZEN = "weight", "unreached", "frozen"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ _SAID = (
     "setting",
     "constant",
     UNREACHED,
-    "frozen",
+    FROZEN,
     "quantisation",
 )  # every model has such; nobody asks
 
@@ -146,6 +146,8 @@ class _Evidence:
         return None
 
     def _of_file(self, value: ir.Value) -> tuple[str, str] | None:
+        if self._idle(value):
+            return "constant", "the ones or zeros of a normalisation that learns nothing"
         kind = value.metadata_props.get(origin.KIND, "")
         if kind == "PARAMETER":
             return WEIGHT, ""
@@ -168,11 +170,16 @@ class _Evidence:
             return "constant", "the ones or zeros that an operator starts from"
         return None
 
+    def _idle(self, value: ir.Value) -> bool:
+        """The exporter notes the calls that read it: normalisations without a parameter."""
+        nodes = [node for node, _ in value.uses()]
+        if not nodes or not all(origin.learns_nothing(n.metadata_props) for n in nodes):
+            return False
+        return _is_uniform(value)
+
     def _fills(self, value: ir.Value) -> bool:
         """GroupNorm is written as InstanceNormalization with ones and zeros; states begin at zero."""
-        array = value.const_value.numpy() if value.const_value is not None else None
-        uniform = array is not None and array.size and (array == array.flat[0]).all()
-        return bool(uniform) and all(
+        return _is_uniform(value) and all(
             n.op_type == "InstanceNormalization" or (n.op_type in _RECURRENT and i >= 5)
             for n, i in value.uses()
         )
@@ -243,6 +250,12 @@ _MOVES = {
 _RECURRENT = {"LSTM", "GRU", "RNN"}
 _LAYERS = {"Conv", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "ConvTranspose"}
 CHANNELS = 4  # of pictures, at most: a tensor of so many numbers is one of a mean or a deviation
+
+
+def _is_uniform(value: ir.Value) -> bool:
+    """All elements are one number."""
+    array = value.const_value.numpy() if value.const_value is not None else None
+    return array is not None and bool(array.size and (array == array.flat[0]).all())
 
 
 def _preparing(model: ir.Model) -> Iterable[ir.Value]:

@@ -167,6 +167,9 @@ def _parameter(name: str, site: Site, infos: dict, merged: bool) -> tuple[tuple,
     if site.value != name:  # the older exporter's Identity, with the parameter's own name
         module = here if origin.is_generated(site.value) else site.value
         return ("value", site.value), Place(site.value, module, True)
+    statistic = node.op_type == "BatchNormalization" and site.index > 2
+    if origin.learns_nothing(metadata) and not statistic:  # the exporter's own ones or zeros
+        return ("constant", node.name, site.index), Place(here, here, True)
     token = _token(site, origin.parameters_of(metadata), infos)
     if token:
         own = origin.unmangled(token, scope)

@@ -16,13 +16,11 @@ from onnxgrad.model.lora import layers as layers_of
 from onnxgrad.model.lora.branch import Branch, Parts, initializer
 from onnxgrad.model.lora.layers import Layer
 from onnxgrad.model.lora.settings import Lora, resolve
-from onnxgrad.model.roles import WEIGHT, Tensor
+from onnxgrad.model.roles import FROZEN, WEIGHT, Tensor
 from onnxgrad.notes import Note
 
 if TYPE_CHECKING:
     from onnxgrad.model.lora.adapter import Adapter
-
-FROZEN = "frozen"
 
 
 class LoraChange(Change):

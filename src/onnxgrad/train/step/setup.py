@@ -48,7 +48,8 @@ class TrainingPlan:
         training = self.base.clone()
         statistics: dict[str, str | None] = {}
         if not freeze_bn:
-            statistics |= train_batch_norm(training, set(self.trainable), self.notes)
+            weights = {t.name for t in self.tensors if t.kind in (roles.WEIGHT, roles.FROZEN)}
+            statistics |= train_batch_norm(training, set(self.trainable), weights, self.notes)
         for change in self.model.changes:
             statistics |= change.statistics()
         values = build.values_of(training)
