@@ -208,6 +208,8 @@ def training_graph(
     for name in (*statistics, *switches):
         make_input(result.graph, known[name])
     gradients = dict(zip(trainable, names, strict=True))
+    if ops == "fused":  # products before the first weight that is trained, which no rule has seen
+        see_patterns(result, (), (see_packed,))
     return TrainingGraph(to_session(result), loss, parts, gradients, moving)
 
 
