@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -95,11 +96,16 @@ def test_quantize(capsys):
 def test_lora(capsys):
     pytest.importorskip("tokenizers")
     names = run_page("lora")
-    out = capsys.readouterr().out
-    for prompt, completion in names["answers"].items():
-        assert f"{prompt!r} -> " in out
-        assert f"and with the adapter {completion!r}" in out
+    said = {
+        name: [json.loads(line) for line in Path(f"{name}.jsonl").read_text().splitlines()]
+        for name in ("before", "after")
+    }
+    assert {r["prompt"]: r["completion"] for r in said["after"]} == names["answers"]
+    assert {r["prompt"]: r["completion"] for r in said["before"]} != names["answers"]
+    assert np.abs(names["tuned"] - names["plain"]).max() > 0.1
     assert names["history"]["loss"][-1] < 0.05
+    files = {p.name for p in Path("same-adapter").iterdir()}
+    assert {"adapter_model.safetensors", "adapter_config.json", "adapter.onnx_adapter"} <= files
 
 
 def test_time_series():

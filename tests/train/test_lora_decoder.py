@@ -43,13 +43,25 @@ class Builder:
         return name
 
 
-def decoder() -> onnx.ModelProto:
+def embed(b: Builder, packed: bool) -> None:
+    """The table of tokens, in floats or in 4 bits with blocks of 32."""
+    name = "model.embed_tokens.weight"
+    if not packed:
+        b.tensors[name] = b.rng.standard_normal((VOCABULARY, SIZE)).astype("f")
+        b.node("Gather", [name, "input_ids"], ["x"], domain="")
+        return
+    b.tensors[name] = b.rng.integers(0, 256, (VOCABULARY, SIZE // 2), dtype=np.uint8)
+    b.tensors["table.scales"] = b.rng.uniform(0.1, 0.3, (VOCABULARY, SIZE // 32)).astype("f")
+    settings = {"block_size": 32, "bits": 4, "quantize_axis": 1, "gather_axis": 0}
+    b.node("GatherBlockQuantized", [name, "input_ids", "table.scales"], ["x"], **settings)
+
+
+def decoder(packed_table: bool = False) -> onnx.ModelProto:
     b = Builder()
-    b.tensors["model.embed_tokens.weight"] = b.rng.standard_normal((VOCABULARY, SIZE)).astype("f")
     angles = np.outer(np.arange(32), 1 / 100 ** (np.arange(HEAD // 2) / (HEAD // 2)))
     b.tensors |= {"cos": np.cos(angles).astype("f"), "sin": np.sin(angles).astype("f")}
     b.tensors |= {"one": np.array([1]), "axis": np.array([1]), "at": np.array(1)}
-    b.node("Gather", ["model.embed_tokens.weight", "input_ids"], ["x"], domain="")
+    embed(b, packed_table)
     b.node("ReduceSum", ["attention_mask", "axis"], ["count"], domain="", keepdims=0)
     b.node("Sub", ["count", "one"], ["last"], domain="")
     b.node("Cast", ["last"], ["seqlens"], domain="", to=TensorProto.INT32)
@@ -143,3 +155,97 @@ def test_a_decoder_in_4_bits_learns_by_an_adapter(variant, tmp_path):
     seen = x["attention_mask"].astype(bool)
     # accuracy_level 4 rounds what products read: a number between two steps of 8 bits may become either
     np.testing.assert_allclose(got[seen], trainer.predict(x)[seen], rtol=0, atol=0.05)
+
+
+# ---- gradients against the formulas in float64
+
+
+class Exact:
+    """The decoder in float64 (or complex: a complex step gives slopes), with the weights that the integers mean."""
+
+    def __init__(self, model: onnx.ModelProto, scale: float):
+        self.t = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        self.scale = scale
+
+    def table(self) -> np.ndarray:
+        codes = self.t["model.embed_tokens.weight"]
+        if codes.dtype != np.uint8:
+            return codes.astype(np.float64)
+        return self.unpacked(codes, self.t["table.scales"])
+
+    @staticmethod
+    def unpacked(codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """[rows, bytes] -> [rows, 2·bytes]: the low bits first, zero is 8."""
+        two = np.stack([codes & 15, codes >> 4], -1).reshape(len(codes), -1).astype(np.float64)
+        return (two - 8) * np.repeat(scales.astype(np.float64), 32, axis=1)
+
+    def product(self, module: str, x: np.ndarray, lora: dict) -> np.ndarray:
+        codes = self.t[f"{module}.MatMul.weight_Q4"]
+        W = self.unpacked(codes.reshape(len(codes), -1), self.t[f"{module}.scales"])
+        y = x @ W.T
+        name = module.replace(".attn.", ".self_attn.")  # as peft calls what a builder calls attn
+        if f"{name}.lora_A.weight" in lora:
+            A, B = (lora[f"{name}.lora_{n}.weight"] for n in "AB")
+            y = y + self.scale * (x @ A @ B)
+        return y
+
+    @staticmethod
+    def norm(x: np.ndarray) -> np.ndarray:
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)  # the weights are 1
+
+    def attention(self, q, k, v, mask) -> np.ndarray:
+        cos, sin = (self.t[n][: q.shape[1], None].astype(np.float64) for n in ("cos", "sin"))
+
+        def turned(x):
+            a, b = np.split(x, 2, -1)
+            return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+        N, S = q.shape[:2]
+        q, k, v = (x.reshape(N, S, -1, HEAD) for x in (q, k, v))
+        q, k = turned(q), np.repeat(turned(k), HEADS // KV, 2)
+        v = np.repeat(v, HEADS // KV, 2)
+        scores = np.einsum("nihd,njhd->nhij", q, k) / np.sqrt(HEAD)
+        seen = np.tri(S, dtype=bool) & mask.astype(bool)[:, None, None, :]
+        p = np.where(seen, np.exp(scores - scores.real.max()), 0)
+        p = p / p.sum(-1, keepdims=True)
+        return np.einsum("nhij,njhd->nihd", p, v).reshape(N, S, -1)
+
+    def loss(self, lora: dict, batch: dict) -> complex:
+        x = self.table()[batch["input_ids"]]
+        for i in range(LAYERS):
+            m, h = f"model.layers.{i}", self.norm(x)
+            parts = [self.product(f"{m}.attn.{p}_proj", h, lora) for p in "qkv"]
+            a = self.attention(*parts, batch["attention_mask"])
+            x = x + self.product(f"{m}.attn.o_proj", a, lora)
+            h = self.norm(x)
+            gate, up = (self.product(f"{m}.mlp.{p}_proj", h, lora) for p in ("gate", "up"))
+            x = x + self.product(f"{m}.mlp.down_proj", gate / (1 + np.exp(-gate)) * up, lora)
+        z = self.product("lm_head", self.norm(x), lora)
+        z = z - z.real.max(-1, keepdims=True)
+        log_p = z - np.log(np.exp(z).sum(-1, keepdims=True))
+        used = batch["target"] >= 0
+        return -log_p[used, batch["target"][used]].mean()
+
+
+@pytest.mark.parametrize("packed_table", [False, True], ids=["float table", "4-bit table"])
+def test_gradients_through_the_decoder_are_those_of_float64(packed_table):
+    model = decoder(packed_table)
+    lora = Lora(r=4, alpha=6, targets=["*q_proj*", "*v_proj*", "*gate_proj*", "*down_proj*"])
+    trainer = Trainer(
+        model, loss=CrossEntropy(ignore_index=-100), optimizer="sgd", lr=0.0, lora=lora
+    )
+    rng = np.random.default_rng(0)
+    start = {n: 0.1 * rng.standard_normal(a.shape) for n, a in trainer.get_weights().items()}
+    start = {n: a.astype(np.float32).astype(np.float64) for n, a in start.items()}
+    trainer.set_weights(start)
+    exact = Exact(model, 6 / 4)
+    assert trainer.step(batch())["loss"] == pytest.approx(exact.loss(start, batch()), rel=1e-6)
+    assert len(start) == 2 * 4 * LAYERS
+    for name in start:
+        got = trainer.store.gradient(name).astype(np.float64)
+        for _ in range(4):
+            direction = rng.standard_normal(got.shape)
+            moved = {**start, name: start[name] + 1e-30j * direction}
+            slope = exact.loss(moved, batch()).imag / 1e-30
+            allowed = 1e-5 * np.linalg.norm(got)  # what a random direction sees of an error of 1e-5
+            assert abs((got * direction).sum() - slope) <= allowed, name

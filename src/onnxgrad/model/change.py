@@ -21,8 +21,14 @@ ROUNDED = 0.1  # of the largest output: where a number lies between two steps of
 
 
 def rounds_activations(proto: onnx.ModelProto) -> bool:
-    """Say whether products of the file round what they read to 8 bits as they run."""
+    """Say whether products of the file round what they read to 8 bits as they run.
+
+    onnxruntime does so, too, where a matrix stands behind a DequantizeLinear.
+    """
+    stored = {n.output[0] for n in proto.graph.node if n.op_type == "DequantizeLinear"}
     for node in proto.graph.node:
+        if node.op_type == "MatMul" and node.input[1] in stored:
+            return True
         if node.op_type in ("DynamicQuantizeLinear", "DynamicQuantizeMatMul"):
             return True
         level = next((a.i for a in node.attribute if a.name == "accuracy_level"), 0)

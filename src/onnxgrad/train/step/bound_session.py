@@ -25,6 +25,8 @@ def session_options(threads: int | None) -> onnxruntime.SessionOptions:
         options.intra_op_num_threads = threads
     for name, value in _waiting(onnxruntime.__version__).items():
         options.add_session_config_entry(name, value)
+    # Weights behind a DequantizeLinear: onnxruntime would round what their products read to 8 bits as well.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     # A pattern plans one block for a whole run, beside what the first run took: a third more memory, no time.
     options.enable_mem_pattern = False
     options.log_severity_level = 4  # warnings are about shapes that it reuses; errors are raised
