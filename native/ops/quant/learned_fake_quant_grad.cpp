@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/vmath.h"
 #include "core/wide_sum.h"
 #include "ops/quant/fake_quant.h"
 
@@ -37,6 +38,13 @@ const Contract& learned_fake_quant_grad_contract() {
 
 namespace {
 
+// r·s − x, where the two nearly cancel: one rounding of the difference, none of the product.
+template <class T> ONNXGRAD_INLINE Vec<T> beyond(Vec<T> r, Vec<T> s, Vec<T> x) {
+  if constexpr (kHasFma) return fma(r, s, -x);
+  const auto product = detail::exact_product<T>(r, s);
+  return (product.high - x) + product.low;
+}
+
 // What one register adds to the three gradients. The two sums lack what all their terms share:
 // dscale = Σ over_scale / scale, dzero_point = Σ outside · −scale.
 template <class T> struct FakeQuantTerms {
@@ -47,7 +55,7 @@ template <class T> struct FakeQuantTerms {
     const VecBits<T> inside = q.inside(rounded);
     dx = select(inside, dy, Vec<T>{});
     outside = dy - dx;
-    over_scale = dy * select(inside, fma(r, q.scale, -x),
+    over_scale = dy * select(inside, beyond<T>(r, q.scale, x),
                              r * q.scale);  // r·s − x without the rounding of x/s
   }
 };
