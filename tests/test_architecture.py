@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "inspection": {*BASE, "ort", "autodiff", "model", "inspection"},
     "checking": {*BASE, "ort", "autodiff", "checking"},
     "dropin": {*BASE, "ort", "files", "autodiff", "model", "train", "dropin"},
-    "sklearn": {"errors", "files", "graph", "model", "train"},
+    "sklearn": {"errors", "files", "graph", "model", "train", "sklearn"},
     "stepfile": {*BASE, "files", "model", "train", "stepfile"},
     "flower": {"errors", "files", "train", "flower"},
     "api": {"dropin"},

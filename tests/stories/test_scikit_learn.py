@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-import onnxgrad.sklearn
+import onnxgrad.sklearn.estimators
 from onnxgrad.demo import models
 from onnxgrad.sklearn import OnnxClassifier, OnnxRegressor, mlp
 
@@ -48,7 +48,7 @@ def test_every_check_of_scikit_learn_passes(estimator):
 
 
 def test_docstring_examples_run():
-    assert doctest.testmod(onnxgrad.sklearn).failed == 0
+    assert doctest.testmod(onnxgrad.sklearn.estimators).failed == 0
 
 
 def test_a_grid_over_a_pipeline_finds_settings_for_wine(tmp_path):

@@ -1,21 +1,13 @@
-"""Estimators for scikit-learn: an ONNX model in a Pipeline, a GridSearchCV, a cross-validation.
-
-    from onnxgrad.sklearn import OnnxClassifier
-    search = GridSearchCV(OnnxClassifier("model.onnx"), {"lr": [1e-3, 1e-2], "trainable": ["head", "all"]})
-
-Needs scikit-learn 1.6 or newer: `pip install 'onnxgrad[sklearn]'`.
-"""
+"""OnnxClassifier and OnnxRegressor."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 
 try:
@@ -28,102 +20,16 @@ except ImportError as error:
         "onnxgrad.sklearn needs scikit-learn 1.6 or newer: pip install 'onnxgrad[sklearn]'"
     ) from error
 
-import itertools
-
-from onnxgrad.errors import ModelError
 from onnxgrad.files.models import read_whole
-from onnxgrad.files.paths import read_bytes
 from onnxgrad.files.write import write_bytes
 from onnxgrad.graph import load
-from onnxgrad.model.ending import kind_of_scores, probabilities
+from onnxgrad.model.ending import probabilities
 from onnxgrad.model.guess import guess
 from onnxgrad.model.head import Head
 from onnxgrad.model.trainable import TrainableModel
+from onnxgrad.sklearn.network import Network, float_output, like_output, mlp, row_shape, width_of
 from onnxgrad.train.callbacks import Callback, EarlyStopping
 from onnxgrad.train.trainer import Trainer
-
-HIDDEN = 32  # units of the network that is made where no model is given
-
-__all__ = ["OnnxClassifier", "OnnxRegressor", "mlp"]
-
-
-def mlp(
-    inputs: int, outputs: int, hidden: tuple[int, ...] = (HIDDEN,), seed: int = 0
-) -> onnx.ModelProto:
-    """Return a new network: layers of `hidden` units with ReLU between `inputs` and `outputs`.
-
-    Weights are uniform within ±1/√inputs, as PyTorch draws them.
-    """
-    rng = np.random.default_rng(seed)
-    sizes, nodes, tensors, value = (inputs, *hidden, outputs), [], [], "x"
-    for number, (wide, high) in enumerate(itertools.pairwise(sizes), 1):
-        bound = 1 / np.sqrt(wide)
-        for name, shape in ((f"w{number}", (wide, high)), (f"b{number}", (high,))):
-            array = rng.uniform(-bound, bound, shape).astype(np.float32)
-            tensors.append(onnx.numpy_helper.from_array(array, name))
-        last = number == len(sizes) - 1
-        made = "y" if last else f"h{number}"
-        nodes.append(onnx.helper.make_node("Gemm", [value, f"w{number}", f"b{number}"], [made]))
-        value = made
-        if not last:
-            value = f"a{number}"
-            nodes.append(onnx.helper.make_node("Relu", [made], [value]))
-    ends = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", size])
-        for name, size in (("x", inputs), ("y", outputs))
-    ]
-    graph = onnx.helper.make_graph(nodes, "mlp", ends[:1], ends[1:], tensors)
-    return onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
-    )
-
-
-class Network:
-    """A trained model: a Trainer where it was trained here, the bytes of an ONNX file where it was unpickled."""
-
-    def __init__(self, trainer: Trainer, shape: tuple[int, ...], judged: ir.Value):
-        self.trainer: Trainer | None = trainer
-        self.shape = shape  # of one row, as the model takes it
-        self.kind = kind_of_scores(
-            judged
-        )  # what its outputs are: "logits", "probabilities", "logarithms"
-        self.name, self.column = judged.name, _one_column(judged)
-        self._bytes, self._reader = (
-            b"",
-            None,
-        )  # of an unpickled one: the file, and what answers for it
-
-    def outputs(self, x: np.ndarray, batch_size: int) -> np.ndarray:
-        """The model's judged output for every row."""
-        found = self._answering().predict(self.rows(x), batch_size=batch_size)
-        return found[self.name] if isinstance(found, dict) else found
-
-    def _answering(self) -> Trainer:
-        if self.trainer is not None:
-            return self.trainer
-        if self._reader is None:
-            self._reader = Trainer(self._bytes, loss={self.name: "mse"})
-        return self._reader
-
-    def targets(self, y: np.ndarray) -> np.ndarray:
-        """Targets as the loss takes them: numbers in a column for an output that is one."""
-        return y.reshape(-1, 1).astype(np.float32) if self.column else y
-
-    def rows(self, x: np.ndarray) -> np.ndarray:
-        """The rows in the shape that the model takes."""
-        return np.ascontiguousarray(x, np.float32).reshape(len(x), *self.shape)
-
-    def to_bytes(self) -> bytes:
-        """The model as an ONNX file, its weights inside it."""
-        if self.trainer is None:
-            return self._bytes
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.onnx"
-            self.trainer.save(path)
-            return read_bytes(path)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "trainer": None, "_reader": None, "_bytes": self.to_bytes()}
 
 
 class _OnnxEstimator(BaseEstimator):
@@ -184,15 +90,15 @@ class _OnnxEstimator(BaseEstimator):
         graph = load(
             source if head is None else TrainableModel(source, changes=[head]).source.proto
         )
-        judged = _float_output(graph)
+        judged = float_output(graph)
         self._check_width(judged, outputs)
-        loss = self.loss or guess(graph, _like_output(targets, judged)).loss or self._usual_loss
+        loss = self.loss or guess(graph, like_output(targets, judged)).loss or self._usual_loss
         trainer = Trainer(
             source, loss={judged.name: loss}, optimizer=self.optimizer, lr=self.lr, trainable=self.trainable,
             schedule=self.schedule, clip_norm=self.clip_norm, dropout=self.dropout, freeze_bn=self.freeze_bn,
             head=Head(outputs, seed=seed) if self.new_head else None, seed=seed, threads=self.threads,
         )  # fmt: skip
-        return Network(trainer, _row_shape(graph, features), judged)
+        return Network(trainer, row_shape(graph, features), judged)
 
     def _begin(self, x: np.ndarray, outputs: int, targets: np.ndarray) -> None:
         self.network_ = self._network(int(np.prod(x.shape[1:])), outputs, targets)
@@ -330,7 +236,7 @@ class OnnxRegressor(RegressorMixin, _OnnxEstimator):
     def fit(self, X: Any, y: Any) -> OnnxRegressor:
         """Train a new copy of the model on the rows and their targets."""
         X, y = self._checked(X, y)
-        self._begin(X, _width(y), y)
+        self._begin(X, width_of(y), y)
         self._train(X, y, self.epochs)
         return self
 
@@ -339,8 +245,8 @@ class OnnxRegressor(RegressorMixin, _OnnxEstimator):
         first = not hasattr(self, "network_")
         X, y = self._checked(X, y, reset=first)
         if first:
-            self._begin(X, _width(y), y)
-        self._go_on(_width(y), y)
+            self._begin(X, width_of(y), y)
+        self._go_on(width_of(y), y)
         self._train(X, y, 1)
         return self
 
@@ -363,45 +269,3 @@ class OnnxRegressor(RegressorMixin, _OnnxEstimator):
         found = self._fed(X)
         found = found.reshape(len(found), -1)
         return found[:, 0] if found.shape[1] == 1 else found
-
-
-# ---- shapes
-
-
-def _width(y: np.ndarray) -> int:
-    return 1 if y.ndim == 1 else y.shape[1]
-
-
-def _float_output(model: ir.Model) -> ir.Value:
-    for value in model.graph.outputs:
-        if value.dtype is None or value.dtype.is_floating_point():
-            return value
-    raise ModelError("the model has no output of floats that a loss could judge")
-
-
-def _like_output(targets: np.ndarray, judged: ir.Value) -> np.ndarray:
-    """Targets in the rank of the output, where that has one column."""
-    return targets.reshape(-1, 1) if _one_column(judged) and targets.ndim == 1 else targets
-
-
-def _one_column(judged: ir.Value) -> bool:
-    return judged.shape is not None and len(judged.shape) == 2 and judged.shape[1] == 1
-
-
-def _row_shape(model: ir.Model, features: int) -> tuple[int, ...]:
-    """The shape of one row: the model's own where its sizes are known and hold as many numbers."""
-    inputs = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
-    if len(inputs) != 1:
-        names = ", ".join(v.name for v in inputs)
-        raise ValueError(
-            f"the model has {len(inputs)} inputs ({names}), and a row of X is one array"
-        )
-    shape = inputs[0].shape
-    dims = (features,) if shape is None or len(shape) < 2 else tuple(shape)[1:]
-    open_dims = [i for i, d in enumerate(dims) if not isinstance(d, int)]
-    known = int(np.prod([d for d in dims if isinstance(d, int)], dtype=np.int64))
-    if len(open_dims) == 1 and features % known == 0:
-        dims = tuple(features // known if i in open_dims else d for i, d in enumerate(dims))
-    elif open_dims or known != features:
-        raise ValueError(f"a row of X has {features} numbers, and the model takes {list(dims)}")
-    return tuple(int(d) for d in dims)
