@@ -261,3 +261,30 @@ def test_classes_in_the_order_of_a_config_beside_the_model(capsys):
         Path("config.json").write_text(text)
         assert "numbered in alphabetical order" in " ".join(run(capsys, *line)[1].split())
         assert run(capsys, *line, "--json")[1] != first
+
+
+REFUSED = [
+    ("--text nope", "--text: d.csv has no column 'nope'; it has question, answer, id, label"),
+    ("--text question,answer,id", "--text names 3 columns, expected one, or two for a pair"),
+    ("--tokenizer nope.json", "nope.json: no such file; a tokenizer.json lies beside most models"),
+    ("--mean 0.5", "--mean is for pictures, and the data have none"),
+    ("--sample-rate 8000", "--sample-rate is for sounds, and the data have none"),
+    ("--augment flip", "--augment is for pictures, and the data have none"),
+    (
+        "--constant z=1",
+        "--constant: the model has no input 'z'; its inputs are 'input_ids', 'attention_mask'",
+    ),
+    ("--constant z", "--constant is 'z', expected input=number"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), REFUSED)
+def test_flags_that_mean_nothing_here_are_refused(flags, message, capsys):
+    write_model("m.onnx")
+    write_tokenizer()
+    write_pairs()
+    line = ["train", "m.onnx", "--data", "d.csv", "-o", "t.onnx"]
+    text = [] if "--text" in flags else ["--text", "question"]
+    code, _, err = run(capsys, *line, *text, *flags.split())
+    assert code == 2
+    assert message in " ".join(err.split())

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     from onnxgrad.data.matching import check_inputs, match
     from onnxgrad.files.models import ModelFile, data_files
     from onnxgrad.inspection.reading import read
-    from onnxgrad.job.inputs import read_forms
+    from onnxgrad.job.inputs import check_flags, read_forms
     from onnxgrad.job.predictions import predict
     from onnxgrad.job.prepare import known_classes
 
@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         table = data.read(options.data)
         check_inputs(prepared, table, forms.constants)
         matched = match(prepared, table, options.target, split_names(options.ignore), forms)
+        check_flags(input_flags(options), matched)
     session = onnxgrad.session(model)
     classes, _ = known_classes(model, original)
     found = predict(session, prepared, table, matched, options.batch_size, classes)

@@ -151,7 +151,8 @@ def _refuse_gaps(wanted: list[ir.Value], table: Table, matched: Matched) -> None
             table.filled.update(feed.columns)
     for column in matched.columns:
         if column in table.gaps and column not in table.filled:
-            hint = "; --missing mean or median fills such cells" if values else ""
+            numbers = table.columns[column].dtype.kind != "U"
+            hint = "; --missing mean or median fills such cells" if numbers else ""
             raise DataError(table.gaps[column] + hint)
 
 

@@ -29,7 +29,7 @@ def tokens(
     `one` gives an input a column of numbers.
     """
     forms = matched.forms
-    texts = text_columns(table, names, forms.texts)
+    texts = text_columns(table, names, forms.texts, "texts" not in forms.origin)
     ids = next(v for v in wanted if role_of(v.name) == "ids")
     if ids.name not in names and texts:
         if forms.tokenizer is None:

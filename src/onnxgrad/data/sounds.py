@@ -113,6 +113,8 @@ class Sounds:
         if row in self._cache:
             return self._cache[row]
         rate, samples = _read(self.paths[row])
+        if not len(samples):
+            raise DataError(f"{self.paths[row]} holds no samples")
         form = self.form
         target = form.rate or rate
         samples = resampled(samples, rate, target)
@@ -158,7 +160,8 @@ def _header(path: Path) -> tuple[int, int]:
     try:
         info = package.info(io.BytesIO(read_bytes(path, "a sound")))
     except Exception as error:  # libsndfile's own class, and bare ones
-        raise DataError(f"{path} cannot be read as a sound: {error}") from error
+        text = getattr(error, "error_string", error)
+        raise DataError(f"{path} cannot be read as a sound: {text}") from error
     return info.samplerate, info.frames
 
 
@@ -187,7 +190,8 @@ def _read_other(path: Path, content: bytes) -> tuple[int, np.ndarray]:
     try:
         samples, rate = package.read(io.BytesIO(content), dtype="float32", always_2d=True)
     except Exception as error:  # libsndfile's own class, and bare ones
-        raise DataError(f"{path} cannot be read as a sound: {error}") from error
+        text = getattr(error, "error_string", error)
+        raise DataError(f"{path} cannot be read as a sound: {text}") from error
     return int(rate), samples.mean(1)
 
 

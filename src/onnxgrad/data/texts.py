@@ -130,9 +130,16 @@ def takes_tokens(wanted: list[ir.Value]) -> bool:
     return bool(whole) and ranks and masks and sum(role_of(v.name) == "ids" for v in wanted) == 1
 
 
-def text_columns(table: Table, names: list[str], form: TextForm) -> list[str]:
-    """The columns of text: those that a flag or the model names, the only one, or two that are all there are."""
-    if form.columns and all(name in table.columns for name in form.columns):
+def text_columns(table: Table, names: list[str], form: TextForm, named: bool) -> list[str]:
+    """The columns of text: those that a flag or the model names, the only one, or two that are all there are.
+
+    `named`: a flag names them, so they must be there.
+    """
+    missing = [name for name in form.columns if name not in table.columns]
+    if missing and named:
+        listed = ", ".join(list(table.columns)[:12])
+        raise DataError(f"--text: {table.source} has no column '{missing[0]}'; it has {listed}")
+    if form.columns and not missing:
         return list(form.columns)
     texts = [n for n in names if table.columns[n].dtype.kind == "U"]
     for usual in USUAL:

@@ -45,8 +45,7 @@ def read_forms(path: Any, original: ir.Model, flags: Mapping[str, Any]) -> Forms
     pictures, sounds = _pictures(base.pictures, flags), _sounds(base.sounds, flags)
     texts, tokenizer = _texts(path, base.texts, flags)
     constants = {**base.constants, **_constants(flags.get("constant", ""))}
-    said = {"pictures": INPUT_FLAGS[:6], "sounds": INPUT_FLAGS[6:8], "texts": INPUT_FLAGS[8:11]}
-    origin = {k: v for k, v in base.origin.items() if not set(said[k]) & set(flags)}
+    origin = {k: v for k, v in base.origin.items() if not set(OF_KIND[k]) & set(flags)}
     return Forms(pictures, sounds, texts, constants, origin, tokenizer)
 
 
@@ -159,6 +158,24 @@ def _constants(text: str) -> dict[str, float]:
             raise ConfigError(f"--constant is {text!r}, expected input=number, several with commas")
         found[name.strip()] = float(number)
     return found
+
+
+OF_KIND = {"pictures": INPUT_FLAGS[:6], "sounds": INPUT_FLAGS[6:8], "texts": INPUT_FLAGS[8:11]}
+
+
+def check_flags(flags: Mapping[str, Any], matched: Matched) -> None:
+    """Refuse flags of things that the data have not, and constants of inputs that the model has not."""
+    for kind, names in OF_KIND.items():
+        for name in names:
+            if name in flags and kind not in matched.kinds:
+                flag, what = f"--{name.replace('_', '-')}", kind.replace("texts", "text")
+                raise ConfigError(f"{flag} is for {what}, and the data have none")
+    for name in _constants(flags.get("constant", "")):
+        if name not in matched.inputs:
+            listed = ", ".join(map(repr, matched.inputs))
+            raise ConfigError(
+                f"--constant: the model has no input {name!r}; its inputs are {listed}"
+            )
 
 
 # ---- what is written

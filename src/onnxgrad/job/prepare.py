@@ -25,7 +25,7 @@ from onnxgrad.files.text import read_json
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.job.config import input_flags
-from onnxgrad.job.inputs import read_forms
+from onnxgrad.job.inputs import check_flags, read_forms
 from onnxgrad.job.texts import split_names
 from onnxgrad.model.guess import guess
 from onnxgrad.notes import Note
@@ -201,11 +201,13 @@ class Opened:
     aim: Matched
     losses: dict[str, str] | None
     forms: Forms
+    flags: Mapping[str, Any]
 
     def prepared(self, changed: Any = None) -> Prepared:
         """Give every input its columns; `changed` is the model that takes the place of the file's."""
         model = self.model if changed is None else read_model(changed)[1]
         matched = feed_inputs(model, self.table, self.aim, self.ignore, self.forms)
+        check_flags(self.flags, matched)
         path = self.path if changed is None else changed
         return Prepared(path, model, self.table, matched, self.losses, matched.notes)
 
@@ -257,9 +259,9 @@ def open_files(
             _use_stored_classes(path, original, table, aim)
     if not aim.target:
         _own_loss(model, table, wish.loss, aim.notes)
-        return Opened(path, original, model, table, wish.ignore, aim, None, forms)
+        return Opened(path, original, model, table, wish.ignore, aim, None, forms, wish.inputs)
     found = _paired(model, table, aim, losses)
-    return Opened(path, original, model, table, wish.ignore, aim, found, forms)
+    return Opened(path, original, model, table, wish.ignore, aim, found, forms, wish.inputs)
 
 
 def prepare(path: Any, data: str, wish: Wish) -> Prepared:
