@@ -17,7 +17,7 @@ ROWS = (
     ("the same shuffle in every epoch of text", "data/language.py",
      "default_rng([self.seed, epoch])", "default_rng([self.seed, 0])"),
     ("the same shuffle in every epoch of a table", "data/batches.py",
-     "[self.seed, epoch]", "[self.seed, 0]"),
+     "default_rng([self.seed, epoch]) if", "default_rng([self.seed, 0]) if"),
     ("validation rows are trained on, too", "train/loop/epoch_loop.py",
      "np.sort(order[:count]), np.sort(order[count:])", "np.sort(order[:count]), np.sort(order)"),
     ("the optimizer state of later groups is not restored", "train/step/buffers.py",
