@@ -8,7 +8,7 @@ NATIVE := $(shell find native -type f \( -name '*.cpp' -o -name '*.h' -o -name '
 FUZZ   := $(wildcard fuzz/*.cpp fuzz/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tour test check mutants bench goldens goldens-dropin models versions wheels cross arm docs format lint clean
+.PHONY: help demo tour test check mutants bench bench-steps goldens goldens-dropin models versions wheels cross arm docs format lint clean
 
 help:
 	@echo "make demo      train a small network on handwritten digits, from one ONNX file to another"
@@ -72,6 +72,10 @@ bench: $(VENV)/tested
 	@$(RUN) bench/run.py --output bench/results/latest.json $(BENCH)
 	@$(RUN) bench/chart.py bench/results/latest.json docs/speed.svg
 	@$(RUN) bench/table.py bench/results/latest.json docs/speed.md
+
+# STEPS="--torch python" for an environment of one's own, STEPS=--busy on a machine that does other work
+bench-steps: $(VENV)/tested
+	@$(RUN) bench/steps.py $(STEPS)
 
 goldens: $(VENV)/tested
 	@$(RUN) tests/golden/record.py $(OPS)
