@@ -196,3 +196,26 @@ def test_the_written_model_remembers_what_was_typed(capsys):
     assert run(capsys, "predict", "t.onnx", "--data", "photos", "-o", "p.csv")[0] == 0
     code, out, _ = run(capsys, "eval", "t.onnx", "--data", "photos")
     assert "numbered as in the model's own list of 2 classes" in " ".join(out.split())
+
+
+def test_weights_of_classes_in_the_order_of_a_file(capsys):
+    """Three of a and six of b, listed as b, a: a row of a counts twice as much."""
+    for number in range(9):
+        photo(f"photos/{'abb'[number % 3]}/{number}.png", seed=number)
+    Path("photos/classes.txt").write_text("b\na\n")
+    network("m.onnx")
+    line = [
+        "--data",
+        "photos",
+        "-o",
+        "t.onnx",
+        "--epochs",
+        1,
+        "--val",
+        0,
+        "--class-weights",
+        "balanced",
+    ]
+    code, out, err = run(capsys, "train", "m.onnx", *line)
+    assert (code, err) == (0, "")
+    assert "class weights, balanced: b 0.75, a 1.5" in " ".join(out.split())

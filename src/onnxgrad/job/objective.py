@@ -118,6 +118,11 @@ class Objective:
         made = parts[0] if len(parts) == 1 else np.stack(parts, 1)
         return made if self.rows is None else made[self.rows]
 
+    def _numbered(self, words: np.ndarray) -> np.ndarray:
+        """Labels as the numbers of their classes, whose order may be any; unknown ones count nothing."""
+        numbers = {word: i for i, word in enumerate(self.prepared.matched.classes)}
+        return np.array([numbers.get(str(word), -1) for word in words])
+
     def _weights(self, output: str) -> list[float]:
         """balanced: n / (classes·n_c), as scikit-learn's."""
         classes, text = self.prepared.matched.classes, self.config.class_weights
@@ -128,7 +133,7 @@ class Objective:
             return self._given(classes or [str(i) for i in range(size)], size)
         labels = self._targets(output)
         if labels.dtype.kind in "US":
-            labels = np.searchsorted(np.array(classes), labels)
+            labels = self._numbered(labels)
         if labels.dtype.kind not in "iu" and not (labels == np.floor(labels)).all():
             raise ConfigError("--class-weights balanced needs labels of classes")
         labels = labels.ravel().astype(np.int64)
@@ -169,7 +174,7 @@ class Objective:
             return [float(part) for part in parts]
         targets = self._targets(output)
         if targets.dtype.kind in "US":
-            targets = np.searchsorted(np.array(self.prepared.matched.classes), targets)
+            targets = self._numbered(targets)
         yes = (targets.reshape(len(targets), -1) > 0.5).mean(0)
         weights = np.where(yes > 0, (1 - yes) / np.maximum(yes, 1e-9), 1.0)
         shown = ", ".join(f"{w:.3g}" for w in weights[:8])
