@@ -84,6 +84,10 @@ def _set_fusions(options: onnxruntime.SessionOptions, fusions: bool) -> None:
         options.add_session_config_entry(_DISABLED, wanted)
 
 
+LARGE = 1 << 28  # bytes: from here on copies of frozen weights cost more than the time they save
+BOUND = 1 << 20  # bytes of a tensor that is then read in place
+
+
 @dataclass(frozen=True)
 class HeldModel:
     """A model whose large tensors stay in arrays of the caller: a session takes them from there.

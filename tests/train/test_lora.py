@@ -48,6 +48,31 @@ def test_the_frozen_model_costs_nothing():
     assert "encoder.layer.0.attention.query.weight" in kept
     # The first table feeds the first query: nothing before the first branch has a backward node.
     assert not any(n.op_type == "GatherGrad" for n in graph.node)
+    # What a frozen layer read is needed for its own gradient alone: nothing on the way back reads it.
+    for name in ("intermediate", "output"):
+        weight = f"encoder.layer.1.{name}.weight"
+        (read,) = [
+            n.input[0] for n in graph.node if weight in n.input and not n.name.startswith("grad/")
+        ]
+        later = [n.op_type for n in graph.node if read in n.input and n.name.startswith("grad/")]
+        assert later in ([], ["FusedMatMul"]) or set(later) <= {"LayerNormalizationGrad"}, (
+            name,
+            later,
+        )
+    gradients = [n for n in graph.node if n.name.startswith("grad/")]
+    sizes = {
+        tuple(t.dims) for t in graph.initializer if t.name.endswith("weight") and len(t.dims) == 2
+    }
+    known = {
+        v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in graph.value_info
+    }
+    products = [
+        o for n in gradients if n.op_type in ("MatMul", "Gemm", "FusedMatMul") for o in n.output
+    ]
+    assert products
+    assert not [o for o in products if known.get(o) in sizes], (
+        "no product has the shape of a frozen weight"
+    )
 
 
 def run(path: Path, x: np.ndarray, adapter: Path | None = None) -> np.ndarray:

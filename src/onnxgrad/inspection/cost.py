@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnxgrad.ort import BOUND, LARGE
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -96,12 +98,19 @@ def estimate(model: ir.Model, active: set[ir.Value], trained: list[ir.Value], ba
         parameter_bytes=parameters,
         gradient_bytes=parameters,
         optimizer_bytes=2 * parameters,  # AdamW keeps two moments
-        frozen_bytes=int(sum(_times(v) * sizes.bytes(v) for v in tensors if v not in mine)),
+        frozen_bytes=_frozen_bytes({v: sizes.bytes(v) for v in tensors if v not in mine}),
         activation_bytes=activations,
         working_bytes=working,
         assumed=sizes.assumed,
         uncounted=uncounted,
     )
+
+
+def _frozen_bytes(frozen: dict[ir.Value, int]) -> int:
+    """What sessions keep of them beside the file's own; of many, large ones are read where they lie."""
+    in_place = sum(frozen.values()) >= LARGE
+    copied = {v: size for v, size in frozen.items() if not in_place or size < BOUND}
+    return int(sum(_times(v) * size for v, size in copied.items()))
 
 
 def _times(value: ir.Value) -> float:

@@ -25,7 +25,7 @@ from onnxgrad.graph.ranges import holds_probabilities
 from onnxgrad.model import roles
 from onnxgrad.model.ending import ending
 from onnxgrad.notes import Note
-from onnxgrad.ort import HeldModel
+from onnxgrad.ort import BOUND, LARGE, HeldModel
 from onnxgrad.train.losses import Loss, Target, inside_one
 
 OWN = Loss()  # the output is the loss itself
@@ -249,8 +249,6 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
 
 
 HELD = 1 << 16  # bytes: smaller tensors are shapes and settings, which the runtime wants to see
-BOUND = 1 << 20  # bytes of a tensor that is read in place, where all of them together are
-LARGE = 1 << 28  # bytes: from here on copies of frozen weights cost more than the time they save
 _INTEGERS = [ir.DataType[f"{sign}INT{bits}"] for sign in ("", "U") for bits in (8, 16, 32, 64)]
 _LENT = {ir.DataType.FLOAT16, *roles.TYPES, *_INTEGERS}
 
