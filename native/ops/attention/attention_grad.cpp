@@ -34,7 +34,8 @@ namespace {
 
 // How the work is cut. A piece owns some batches, groups and keys, and with them their parts of dK
 // and dV, and of dmask: what a mask shares along an axis is summed by one piece. A piece that does
-// not own all keys has its own dQ, and these are summed afterwards.
+// not own all keys has its own dQ, and these are summed afterwards: kMostKeyCuts of them at most.
+constexpr Dim kMostKeyCuts = 16;
 struct GradientCuts {
   Dim batches, groups, keys;  // pieces along each axis
   Dim count() const { return batches * groups * keys; }
@@ -67,12 +68,13 @@ template <class T> struct AttentionBackward {
             summed && s.mask_row.head == 0 ? 1 : s.groups, 1};
   }
 
-  // The wider the cut of keys, the more memory for dQ: no more cuts than pieces are needed, and at
-  // most 32 MiB. It is the same whether or not dmask is asked for, and so are the bits of dQ.
+  // The wider the cut of keys, the more memory for dQ: no more cuts than pieces are needed, at most
+  // kMostKeyCuts, so that it grows with dQ, and at most 32 MiB. The cuts are the same whether or
+  // not dmask is asked for, and so are the bits of dQ.
   GradientCuts cut(bool of_mask) const {
     const Dim batches = sets().batches, groups = sets().groups;
     const Dim each = s.batches * s.heads * s.rows * s.depth * Dim(sizeof(T));
-    const Dim affordable = (Dim(32) << 20) / larger_of(1, each);
+    const Dim affordable = smaller_of((Dim(32) << 20) / larger_of(1, each), kMostKeyCuts);
     Dim keys =
         smaller_of(key_blocks(), divide_up(kAttentionGradPieces, larger_of(1, batches * groups)));
     keys = smaller_of(keys, affordable);
