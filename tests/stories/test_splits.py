@@ -46,6 +46,7 @@ def test_repeated_seeds(capsys):
     )
     said = capsys.readouterr().out
     assert "over 3 trainings: mean ± deviation" in said
+    assert "runs/model-1/report.html" in said  # the one with the spread
     assert "the written model is that of seed 0" in said
 
 

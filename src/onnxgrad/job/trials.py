@@ -149,6 +149,7 @@ class Trials:
         every = found if c.folds else [dict(result.after), *found]
         result.trials = {name: spread([scores[name] for scores in every]) for name in every[0]}
         result.config = c
+        result.folder = self.folder
         write_report(result, self.folder / "report.html")
         return result
 
