@@ -1,11 +1,13 @@
 """Chats as a model was trained on them: the template in `tokenizer_config.json`, a ChatML, or lines of `role: content`.
 
-The only file that knows the package `jinja2`, in which templates are written; they run in its sandbox.
+The only file that knows the package `jinja2`, in which templates are written. They come from strangers: they run in its
+sandbox, for a number of lines that no honest one needs, and multiply nothing to more than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ from onnxgrad.errors import DataError, FileError
 from onnxgrad.files.text import read_json
 
 CONFIG = "tokenizer_config.json"
+MOST = (
+    1_000_000  # lines that a template runs for one chat; numbers and letters of what it multiplies
+)
 Part = tuple[str, bool]  # a text, and whether it is learned
 
 
@@ -88,20 +93,58 @@ class Chat:
         def refuse(text: str):
             raise TemplateError(text)
 
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        class Bounded(ImmutableSandboxedEnvironment):
+            intercepted_binops = frozenset(("*", "**"))
+
+            def call_binop(self, context, operator: str, left, right):
+                if not _small(operator, left, right):
+                    refuse(f"{str(left)[:40]!r} {operator} {str(right)[:40]} is too large")
+                return super().call_binop(context, operator, left, right)
+
+        environment = Bounded(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = refuse
         try:
             return environment.from_string(template)
-        except TemplateError as error:
+        except (TemplateError, RecursionError) as error:
             raise DataError(f"the chat_template of {CONFIG} is no template: {error}") from error
 
     def _render(self, messages: Sequence[Mapping[str, str]], where: str, **more: Any) -> str:
         try:
-            return self._template.render(
-                messages=[dict(m) for m in messages], **self._words, **more
-            )
+            own = [dict(m) for m in messages]
+            return _watched(lambda: self._template.render(messages=own, **self._words, **more))
         except Exception as error:  # whatever a template of a stranger does
             raise DataError(f"{where}: the chat_template of {CONFIG} fails: {error}") from error
+
+
+def _watched(action: Callable[[], str]) -> str:
+    """Run Python that a template became, and end it after so many lines: loops in loops end only in theory."""
+    left = MOST
+
+    def watch(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise TimeoutError(f"it runs more than {MOST:,} lines")
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        return action()
+    finally:
+        sys.settrace(before)
+
+
+def _small(operator: str, left: Any, right: Any) -> bool:
+    """Whether a product or a power is one that can be computed at once."""
+    if operator == "**":
+        numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
+        return numbers and abs(left) <= MOST and abs(right) <= 64
+    pairs = ((left, right), (right, left))
+    return not any(
+        hasattr(many, "__len__") and isinstance(times, int) and len(many) * times > MOST
+        for many, times in pairs
+    )
 
 
 def _settings(path: Path) -> dict[str, Any]:
