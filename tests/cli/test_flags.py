@@ -166,6 +166,17 @@ def test_artifacts_as_ort_files(folder, capsys):
     assert list(Path("a").glob("*.ort"))
 
 
+def test_labels_beyond_the_model_get_an_advice_that_works(folder, capsys):
+    data = dict(np.load("d.npz"))
+    np.savez("four.npz", x=data["x"], label=data["x"].argmax(1))
+    train = ("train", "model.onnx", "--data", "four.npz", "-o", "t.onnx", "--epochs", 1)
+    code, _, err = run(capsys, *train)
+    assert code == 2
+    assert "holds the label 3 in row" in err
+    assert "--classes auto makes a new last layer" in err
+    assert run(capsys, *train, "--classes", "auto", "--quiet")[0] == 0
+
+
 # ---- the demo
 
 

@@ -241,6 +241,10 @@ class TrainingJob:
             self.trainer.check(Watched(batches, endless))
         except DataError as error:
             text, source = str(error), batches.table.source
+            if "holds the label" in text and not self.config.classes:
+                text += (
+                    ". For other classes than the model's, --classes auto makes a new last layer"
+                )
             raise DataError(text if source in text else f"{source}: {text}") from error
         every = reversed(self.group.gather("the check of the rows", endless))
         for name, place in {n: p for each in every for n, p in each.items()}.items():
