@@ -117,7 +117,8 @@ def test_a_reader_that_leaves_does_not_stop_the_training(box):
 
 def test_cells_that_a_spreadsheet_would_run():
     from onnxgrad.cli.predict import as_csv
+    from onnxgrad.job.predictions import Predictions
 
     outputs = {"=cmd()": np.array([[-1.5, 2.0], [3.0, -4.0]], np.float32)}
-    text = as_csv(outputs, ["@evil", "good"]).decode()
+    text = as_csv(Predictions(outputs, answers=["good", "@evil"])).decode()
     assert text == "class,'=cmd()_0,'=cmd()_1\ngood,-1.5,2.0\n'@evil,3.0,-4.0\n"
