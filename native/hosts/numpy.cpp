@@ -61,7 +61,7 @@ class NumpyHost final : public Host {
   static nb::object new_array(const TensorView& out) {
     nb::object shape = nb::steal(PyTuple_New(out.shape.rank()));
     for (int i = 0; i < out.shape.rank(); ++i)
-      PyTuple_SET_ITEM(shape.ptr(), i, PyLong_FromLongLong(out.shape[i]));
+      NB_TUPLE_SET_ITEM(shape.ptr(), i, PyLong_FromLongLong(out.shape[i]));
     nb::object array = nb::steal(PyObject_CallFunctionObjArgs(
         g_empty, shape.ptr(), g_dtypes[static_cast<int>(out.type)], nullptr));
     if (!array.is_valid()) raise_python();
@@ -150,7 +150,7 @@ class Kernel {
       contract_.fail("got " + std::to_string(count) + " positional arguments, expected at most " +
                      std::to_string(contract_.inputs().size()) + " (attributes are keywords)");
     for (std::size_t i = 0; i < count; ++i)
-      set_input(a, static_cast<int>(i), PyTuple_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)));
+      set_input(a, static_cast<int>(i), NB_TUPLE_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)));
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
       const auto name = name_from(key);
@@ -210,8 +210,8 @@ class Kernel {
     if (!a.out) return;
     if (!PyDict_Check(a.out)) {
       if (contract_.outputs().size() != 1)
-        contract_.fail("out is " + std::string(Py_TYPE(a.out)->tp_name) +
-                       ", expected a dict by output name (" + output_names() + ")");
+        contract_.fail("out is " + type_name(a.out) + ", expected a dict by output name (" +
+                       output_names() + ")");
       return give(host, views, 0, a.out);
     }
     PyObject *key, *value;
@@ -258,7 +258,7 @@ class Kernel {
     nb::object values = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(host.results.size())));
     for (std::size_t i = 0; i < host.results.size(); ++i) {
       nb::object item = host.results[i].is_valid() ? host.results[i] : nb::none();
-      PyTuple_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), item.release().ptr());
+      NB_TUPLE_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), item.release().ptr());
     }
     return result_type.is_valid() ? result_type(*nb::borrow<nb::tuple>(values)) : values;
   }
@@ -333,6 +333,7 @@ NB_MODULE(_native, m) {
   g_contract_error = nb::module_::import_("onnxgrad.errors").attr("ContractError").inc_ref().ptr();
   g_empty = numpy.attr("empty").inc_ref().ptr();
   g_as_contiguous = numpy.attr("ascontiguousarray").inc_ref().ptr();
+  g_array_type = numpy.attr("ndarray").inc_ref().ptr();
   const char* names[] = {"float32", "float64", "int32", "int64", "bool", "uint8"};
   for (std::size_t i = 0; i < 6; ++i) g_dtypes[i] = numpy.attr("dtype")(names[i]).inc_ref().ptr();
 

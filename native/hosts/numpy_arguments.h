@@ -18,20 +18,39 @@ namespace onnxgrad {
 namespace {
 
 PyObject* g_as_contiguous = nullptr;  // numpy.ascontiguousarray
+PyObject* g_array_type = nullptr;     // numpy.ndarray
 
 [[noreturn]] void raise_python() {
   throw nb::python_error();
+}
+
+const char* utf8(PyObject* text) {
+  return PyUnicode_AsUTF8AndSize(text, nullptr);  // PyUnicode_AsUTF8 is not of the stable ABI
+}
+
+// The name of an object's class, with that of its module where the class is written in C.
+std::string type_name(PyObject* object) {
+  const auto type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  const auto text_of = [&](const char* attribute) -> std::string {
+    nb::object text = nb::steal(PyObject_GetAttrString(type.ptr(), attribute));
+    const char* bytes = text.is_valid() && PyUnicode_Check(text.ptr()) ? utf8(text.ptr()) : nullptr;
+    if (!bytes) PyErr_Clear();
+    return bytes ? bytes : "?";
+  };
+  const std::string name = text_of("__name__"), module = text_of("__module__");
+  const bool in_c = !(PyType_GetFlags(Py_TYPE(object)) & Py_TPFLAGS_HEAPTYPE);
+  return in_c && module != "builtins" ? module + "." + name : name;
 }
 
 // What Python shows of an object; escaped where its repr is not valid UTF-8.
 std::string shown(PyObject* object) {
   for (auto* represent : {&PyObject_Repr, &PyObject_ASCII}) {
     nb::object text = nb::steal(represent(object));
-    const char* bytes = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+    const char* bytes = text.is_valid() ? utf8(text.ptr()) : nullptr;
     if (bytes) return bytes;
     PyErr_Clear();
   }
-  return Py_TYPE(object)->tp_name;
+  return type_name(object);
 }
 
 // A name as Python gave it; nothing where it is not
@@ -100,14 +119,15 @@ bool overlap(const Py_buffer& a, const Py_buffer& b) {
 // NumPy's name of an array's type; for other objects the name of their class.
 std::string dtype_name(PyObject* array) {
   nb::object dtype = nb::steal(PyObject_GetAttrString(array, "dtype"));
-  if (!dtype.is_valid()) return PyErr_Clear(), Py_TYPE(array)->tp_name;
+  if (!dtype.is_valid()) return PyErr_Clear(), type_name(array);
   return nb::cast<std::string>(nb::str(dtype));
 }
 
 // The class of NumPy's masked arrays, by its name:
 // it shares its buffer, which says nothing of the mask.
 bool is_masked(PyObject* object) {
-  return std::string_view(Py_TYPE(object)->tp_name) == "MaskedArray";
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == g_array_type) return false;
+  return type_name(object) == "MaskedArray";
 }
 
 TensorView view_of(const Py_buffer& b, const Shape& shape) {
@@ -138,7 +158,7 @@ struct Input {
                     " is a masked array, expected one without a mask (numpy.ma.filled makes it)");
     if (!buffer.acquire(object, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) || !aligned(*buffer)) {
       buffer.release();
-      copy = nb::steal(PyObject_CallOneArg(g_as_contiguous, object));
+      copy = nb::steal(PyObject_CallFunctionObjArgs(g_as_contiguous, object, nullptr));
       if (!copy.is_valid()) fail_to_convert(contract, spec, object);
       if (!buffer.acquire(copy.ptr(), PyBUF_C_CONTIGUOUS | PyBUF_FORMAT))
         contract.fail("input " + spec.name + " is of type " + dtype_name(object) +
@@ -169,7 +189,7 @@ struct Input {
     if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError))
       raise_python();
     PyErr_Clear();
-    contract.fail("input " + spec.name + " is of type " + Py_TYPE(object)->tp_name +
+    contract.fail("input " + spec.name + " is of type " + type_name(object) +
                   ", of which NumPy makes no array; expected an array of numbers");
   }
   static long rank_of(PyObject* object) {
@@ -225,7 +245,7 @@ std::optional<Attribute> real_of(PyObject* o) {
 }
 std::optional<Attribute> text_of(PyObject* o) {
   if (!PyUnicode_Check(o)) return std::nullopt;
-  const char* text = PyUnicode_AsUTF8(o);
+  const char* text = utf8(o);
   if (!text) return PyErr_Clear(), std::nullopt;
   return Attribute(std::string(text));
 }
