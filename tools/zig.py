@@ -84,8 +84,12 @@ def toolchain(to: Target) -> Path:
         lines += ['set(CMAKE_OSX_SYSROOT "")', 'set(CMAKE_OSX_DEPLOYMENT_TARGET "")']
     for variable, (name, words) in tools.items():
         wrapper = to.folder / name
-        wrapper.write_text(f'#!/bin/sh\nexec "{interpreter}" -m ziglang {words} "$@"\n')
-        wrapper.chmod(0o755)
+        script = f'#!/bin/sh\nexec "{interpreter}" -m ziglang {words} "$@"\n'
+        if (
+            not wrapper.exists() or wrapper.read_text() != script
+        ):  # a new date would be a new compiler
+            wrapper.write_text(script)
+            wrapper.chmod(0o755)
         lines.append(f'set({variable} "{wrapper}")')
     file = to.folder / "toolchain.cmake"
     file.write_text("\n".join(lines) + "\n")
@@ -93,10 +97,15 @@ def toolchain(to: Target) -> Path:
 
 
 def environ() -> dict[str, str]:
-    """Variables for a build: the tools of the environment first; ccache told what it cannot guess."""
+    """Variables for a build: the tools of the environment first; ccache told what it cannot see in a script."""
     tools = str(python().parent)
     path = os.pathsep.join([tools, os.environ.get("PATH", "")])
-    return {**os.environ, "PATH": path, "CCACHE_COMPILERTYPE": "clang"}
+    return {
+        **os.environ,
+        "PATH": path,
+        "CCACHE_COMPILERTYPE": "clang",
+        "CCACHE_COMPILERCHECK": "content",
+    }
 
 
 def build(to: Target, folder: Path, *options: str) -> None:
