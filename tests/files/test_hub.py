@@ -105,6 +105,9 @@ def test_training_keeps_the_address_and_writes_a_card(cache, capsys):
 def test_a_trainer_takes_an_address(cache):
     trainer = onnxgrad.Trainer(MODEL, loss="cross_entropy")
     assert np.isfinite(trainer.step(X, LABEL)["loss"])
+    trainer.save_checkpoint("c")
+    again = onnxgrad.Trainer.from_checkpoint("c")
+    np.testing.assert_array_equal(again.predict(X), trainer.predict(X))
 
 
 def test_an_interrupted_run_goes_on_by_its_address(cache, capsys):

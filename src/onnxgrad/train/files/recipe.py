@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onnxgrad.errors import CheckpointError
+from onnxgrad.files.hub import is_hub
 from onnxgrad.files.paths import is_path
 from onnxgrad.model.lora import Lora
 from onnxgrad.train import losses, metrics, optimizers, row_losses, schedules
@@ -46,7 +47,7 @@ def recipe(arguments: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or (isinstance(value, tuple) and not value):
             continue
         try:
-            is_file = name == "model" and is_path(value)
+            is_file = name == "model" and is_path(value) and not is_hub(value)
             settings[name] = os.path.abspath(value) if is_file else _plain(value)
         except _NotPlain:
             given.append(name)
