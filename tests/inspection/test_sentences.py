@@ -59,6 +59,17 @@ def test_the_sentence_in_the_docs_is_the_one_that_is_said(title):
     assert str(notes[0]) in PAGE
 
 
+NOTE = re.compile(r'Note\(\s*"([a-z ]+)"')
+
+
+@pytest.mark.parametrize("room", ["model", "inspection", "train"])
+def test_every_note_in_the_code_is_in_the_docs(room):
+    files = sorted((ROOT / "src" / "onnxgrad" / room).rglob("*.py"))
+    kinds = {kind for f in files for kind in NOTE.findall(f.read_text())}
+    assert kinds or room == "inspection"
+    assert [k for k in sorted(kinds) if f"`{k}`" not in PAGE] == []
+
+
 def test_every_kind_and_reason_in_the_code_is_in_the_docs():
     code = "".join(
         (ROOT / "src" / "onnxgrad" / f).read_text()

@@ -10,15 +10,19 @@ from onnxgrad.graph import schemas
 from onnxgrad.notes import Note
 
 OLD_OPSET = 13
+_ZERO_POINTS = {("QuantizeLinear", 2), ("DequantizeLinear", 2)}
 LARGE_CONSTANT = 64  # elements: smaller constants are settings, not weights
 
 
 def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
-    """One record for each thing worth knowing, the most important first."""
+    """One record for each thing worth knowing, the most important first.
+
+    `prepared` is what is trained: integers that train through their rounding are floats there.
+    """
     if not len(prepared.graph):
         return []
     found = {
-        "integer weights": _integer_weights(original),
+        "integer weights": _integer_weights(original, prepared),
         "weights in bodies": _weights_in_bodies(original),
         "folded batch norm": _folded_batch_norm(prepared),
         "dropout removed": _dropout_removed(original),
@@ -29,13 +33,15 @@ def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
     return [Note(kind, "", text) for kind, text in found.items() if text]
 
 
-def _integer_weights(model: ir.Model) -> str:
+def _integer_weights(model: ir.Model, prepared: ir.Model) -> str:
     types = (ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT4, ir.DataType.UINT4)
+    left = prepared.graph.initializers
     names = [
         n
         for n, v in model.graph.initializers.items()
-        if v.dtype in types and v.const_value.size > 1
-    ]
+        if v.dtype in types and v.const_value.size > 1 and n in left and left[n].uses()
+        and not all((node.op_type, i) in _ZERO_POINTS for node, i in v.uses())
+    ]  # fmt: skip
     if not names:
         return ""
     return (

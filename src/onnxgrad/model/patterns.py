@@ -36,7 +36,7 @@ def describe(array: np.ndarray, pointwise: bool = True) -> tuple[str, str] | Non
     if corner.size < 4 or (corner == corner.flat[0]).all():
         return None
     found = _table(corner) or _window(array) or _filters(corner)
-    return found or (_grid(np.asarray(array, np.float64)) if pointwise else None)
+    return found or (_grid(corner) if pointwise else None)
 
 
 def describe_mask(array: np.ndarray) -> tuple[str, str] | None:
