@@ -11,6 +11,7 @@ import math
 import numpy as np
 import onnx
 import pytest
+from train import problems
 
 from onnxgrad import Trainer, kernels
 from onnxgrad.train import schedules
@@ -161,3 +162,11 @@ def test_threads_reach_the_session_and_the_optimizer(monkeypatch):
     trainer.step(X[:4], T[:4])
     assert asked == [1, 1, 1]  # to add, to add, to apply
     assert trainer._step.session.session.get_session_options().intra_op_num_threads == 1
+
+
+def test_a_batch_has_32_rows_where_nobody_says_another_number():
+    """As the documents promise: 65 rows are two batches and a short one."""
+    x, y = (np.concatenate([part] * 3)[:65] for part in problems.mlp().batches[0])
+    trainer = Trainer(problems.mlp().model(), loss="cross_entropy")
+    trainer.fit(x, y, epochs=1)
+    assert trainer.steps == 3
