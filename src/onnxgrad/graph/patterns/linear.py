@@ -10,12 +10,13 @@ import onnx_ir as ir
 
 from onnxgrad.graph.patterns.matching import Sight
 
-LEAST = 32  # narrower products do not fill the registers: onnxruntime's then are as fast
+# Below these, products do not fill the registers, and onnxruntime's are as fast.
+LEAST_DEPTH, LEAST_COLUMNS = 32, 8
 
 
 def gains(depth: int, columns: int) -> bool:
     """Whether a layer with weights [depth, columns] is faster as our operator."""
-    return depth >= LEAST and columns >= LEAST
+    return depth >= LEAST_DEPTH and columns >= LEAST_COLUMNS
 
 
 def see_linear(sight: Sight, node: ir.Node) -> str | None:
