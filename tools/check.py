@@ -147,7 +147,8 @@ def devices() -> bool:
     packages = ["onnxruntime-node", "onnxruntime-web"]
     install = ["npm", "install", "--silent", "--ignore-scripts", "--prefix", folder, *packages]
     tests = [sys.executable, "-m", "pytest", "-n", "0", "-rs", "tests/stepfile"]
-    return step("step files on devices", install, tests, ONNXGRAD_KILLS="1",
+    compare = [sys.executable, ROOT / "tools" / "check_steps.py"]
+    return step("step files on devices", install, tests, compare, ONNXGRAD_KILLS="1",
                 ONNXGRAD_NODE_MODULES=str(folder / "node_modules"))  # fmt: skip
 
 

@@ -80,7 +80,10 @@ _MODULES = {
         n: f"onnxgrad.train.{n}"
         for n in ("callbacks", "losses", "metrics", "optimizers", "schedules", "trackers")
     },
-    **{n: f"onnxgrad.{n}" for n in ("kernels", "api", "artifacts", "onnxblock", "train")},
+    **{
+        n: f"onnxgrad.{n}"
+        for n in ("kernels", "api", "artifacts", "flower", "onnxblock", "stepfile", "train")
+    },
 }
 
 
