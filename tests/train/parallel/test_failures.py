@@ -128,12 +128,12 @@ def test_an_interruption_of_one_process_stops_all_after_the_same_step(tmp_path):
 
 def test_a_failure_in_an_inner_block_is_told_once():
     def work(communicator):
-        group = Group(communicator)
+        group, inner = Group(communicator), Group(communicator)  # a job's, and that of its Trainer
         heard = []
         try:
             with group.together():
                 try:
-                    with group.together():
+                    with inner.together():
                         if communicator.rank == 1:
                             raise KeyError("inner")
                         group.gather("waiting")

@@ -163,3 +163,16 @@ def test_a_wrong_call_is_said_once(tmp_path):
     assert done.returncode != 0
     assert done.stderr.count("onnxgrad: ") == 1, done.stderr
     assert "missing.npz" in done.stderr
+
+
+def test_a_bad_row_of_one_process_is_said_once(tmp_path):
+    """Only one of them reads it; the job ends by itself."""
+    prepare(tmp_path, "mlp")
+    data = dict(np.load(tmp_path / "d.npz"))
+    data["x"][40] = np.nan
+    np.savez(tmp_path / "d.npz", **data)
+    done = run(tmp_path, training(2, "run", 1))
+    assert done.returncode != 0
+    assert done.stderr.count("onnxgrad: ") == 1, done.stderr
+    assert "holds NaN in row 40" in done.stderr
+    assert not (tmp_path / "run").exists()

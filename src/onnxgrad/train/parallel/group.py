@@ -22,7 +22,6 @@ class Group:
     def __init__(self, communicator: Communicator | None = None):
         self.communicator = communicator or Alone()
         self.rank, self.size = self.communicator.rank, self.communicator.size
-        self._told: BaseException | None = None
 
     @property
     def writes(self) -> bool:
@@ -75,18 +74,19 @@ class Group:
         except ParallelError:
             raise  # all know it
         except BaseException as error:
-            if self.size > 1 and not self._knows(error):
-                self._told = error
+            if self.size > 1 and not _is_told(error):
+                error.told_to_all = True
                 self.communicator.all_gather(("", _sentence(error), None))
             raise
 
-    def _knows(self, error: BaseException | None) -> bool:
-        """Whether the others have been told already, in an inner block; another error may wrap it since."""
-        while error is not None:
-            if error is self._told or isinstance(error, ParallelError):
-                return True
-            error = error.__cause__ or error.__context__
-        return False
+
+def _is_told(error: BaseException | None) -> bool:
+    """Whether the others know it, from an inner block, of whatever Group; another error may wrap it since."""
+    while error is not None:
+        if getattr(error, "told_to_all", False) or isinstance(error, ParallelError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _sentence(error: BaseException) -> str:
