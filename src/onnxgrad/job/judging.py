@@ -79,9 +79,10 @@ class _Worst:
         row = int(batch.rows[at]) if batch.rows is not None else at
         if len(self.heap) == SHOWN and badness <= self.heap[0][0]:
             return
-        picture = next(
-            filter(None, (thumbnail(np.asarray(batch.arrays[n][at])) for n in self.inputs)), ""
-        )
+        arrays = (np.asarray(batch.arrays[n]) for n in self.inputs)
+        count = len(batch.rows) if batch.rows is not None else None
+        rows = [a[at] for a in arrays if a.ndim and count in (None, len(a))]  # a constant has none
+        picture = next(filter(None, map(thumbnail, rows)), "")
         example = Example(row, batch.where(at), truth, answer, sure, picture)
         entry = (badness, -row, example)
         (heapq.heappush if len(self.heap) < SHOWN else heapq.heapreplace)(self.heap, entry)
