@@ -319,7 +319,7 @@ def main() -> int:
     for name in ("imports", "built", "trained", "evaluated", "now"):
         if name in found:
             print(f"{name:9s}{found[name] / GIB:6.2f} GiB")
-    print("losses  ", " ".join(f"{x:.4f}" for x in found["losses"]))
+    print("losses  ", " ".join(f"{x:.6f}" for x in found["losses"]))
     print(
         "seconds ",
         " ".join(f"{x:.1f}" for x in found["processor_seconds"]),
