@@ -97,14 +97,8 @@ def test_json_lines_are_as_documented(folder, capsys):
 def test_the_run_folder_is_as_documented(folder, capsys):
     assert run(capsys, *TRAIN, "--epochs", 2, "--quiet")[0] == 0
     made = {p.name for p in Path("runs/model-1").iterdir()}
-    assert made == {
-        "args.yaml",
-        "args.json",
-        "results.csv",
-        "checkpoints",
-        "report.html",
-        "result.json",
-    }
+    assert made == {"args.yaml", "args.json", "results.csv", "checkpoints", "report.html", "result.json",
+                    "README.md"}  # fmt: skip
     assert [name for name in made if f"`{name}" not in PAGE] == []
     kept = sorted(p.name for p in Path("runs/model-1/checkpoints").iterdir())
     assert kept[0] == "best"
