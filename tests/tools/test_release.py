@@ -88,7 +88,8 @@ def test_every_supported_python_gets_a_wheel(settings, workflow):
     stable = settings["tool"]["scikit-build"]["wheel"]["py-api"]
     assert stable == f"cp3{built[-1]}"  # the last one that is built serves those after it
     later = workflow["jobs"]["later"]["strategy"]["matrix"]["python"]
-    assert said == [f"3.{minor}" for minor in built] + later
+    tried = [f"3.{minor}" for minor in built] + later
+    assert said == tried[: len(said)]  # one that was never tried is not promised
 
 
 def test_the_workflow_covers_the_four_systems(workflow):
@@ -123,7 +124,7 @@ def test_the_oldest_of_everything_is_tried(settings, monkeypatch):
     pythons = [
         c.rpartition(" ")[2] for c in settings["project"]["classifiers"] if "Python :: 3." in c
     ]
-    assert [row.python for row in rows if not row.pinned] == pythons
+    assert [row.python for row in rows if not row.pinned][: len(pythons)] == pythons
 
 
 def test_every_target_of_the_cross_compiler_has_a_wheel(monkeypatch):
