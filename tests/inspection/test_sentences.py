@@ -38,7 +38,15 @@ def padded() -> onnx.ModelProto:
     return models.model(nodes, tensors, x=("N", 5), y=("N", 5, 2), kind=onnx.TensorProto.INT64)
 
 
+def computed() -> onnx.ModelProto:
+    """What is left of weight normalisation, g·v/‖v‖."""
+    infos = {"mul": {models.FOLDED: "['div', 'linalg_vector_norm', 'conv.original1', 'val_0']"}}
+    nodes = [models.node("MatMul", "x mul", "y")]
+    return models.model(nodes, {"mul": models.normal(4, 3)}, y=("N", 3), infos=infos)
+
+
 SAID = {
+    "computed weights": computed,
     "untied": models.torchscript_norms,
     "tied": models.tied_embedding,
     "tied, transposed": lambda: models.tied_embedding(True),

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.plan import FLOATS
 from onnxgrad.graph import schemas
+from onnxgrad.model import origin
 from onnxgrad.notes import Note
 
 OLD_OPSET = 13
@@ -25,6 +26,7 @@ def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
         "integer weights": _integer_weights(original, prepared),
         "weights in bodies": _weights_in_bodies(original),
         "folded batch norm": _folded_batch_norm(prepared),
+        "computed weights": _computed_weights(prepared),
         "dropout removed": _dropout_removed(original),
         "weights in constants": _weights_in_constants(original),
         "old opset": _old_opset(original),
@@ -79,6 +81,19 @@ def _folded_batch_norm(model: ir.Model) -> str:
     return (
         "every convolution has a bias and there is no BatchNormalization: it was probably folded into the weights, "
         "which train, but with a smaller learning rate"
+    )
+
+
+def _computed_weights(model: ir.Model) -> str:
+    """Weight normalisation and the like, which the newer exporter of PyTorch computes beforehand."""
+    made = {v.name: origin.computed_by(v.metadata_props) for v in model.graph.initializers.values()}
+    made = {name: by for name, by in made.items() if by[0]}
+    if not made:
+        return ""
+    name, (parameter, formula) = next(iter(made.items()))
+    return (
+        f"{_count(len(made), 'tensor was', 'tensors were')} computed by the exporter (first: {name!r} from "
+        f"{parameter!r}, by {formula}): what trains is the result, without the formula"
     )
 
 

@@ -144,3 +144,20 @@ def same_but_numbers(a: str, b: str) -> bool:
     pairs = zip(left, right, strict=False)
     alike = all(x == y or (x.isdigit() and y.isdigit()) for x, y in pairs)
     return a != b and len(left) == len(right) and alike
+
+
+_FORMULAS = re.compile(
+    r"(div|sqrt|rsqrt|reciprocal|exp|log|sigmoid|tanh|softplus|softmax|linalg_\w+|norm|var|std)(_\d+)?"
+)
+
+
+def computed_by(metadata: Mapping[str, str]) -> tuple[str, str]:
+    """Return a parameter and a formula that the newer exporter computed a tensor from beforehand; "" where it did not.
+
+    >>> computed_by({FOLDED: "['div', 'linalg_vector_norm', 'conv.original1', 'val_0']"})
+    ('conv.original1', 'div')
+    """
+    names = folded_from(metadata)
+    formulas = [n for n in names if _FORMULAS.fullmatch(n)]
+    parameters = [n for n in names if "." in n]
+    return (parameters[0], formulas[0]) if formulas and parameters else ("", "")
