@@ -36,6 +36,8 @@ from onnxgrad.notes import Note
 
 # The integer kernels of a plain session add in another order and keep other roundings.
 TOLERANCE = 5e-2
+# Of a bias in integers: steps up to which its rounding is trained through, and the range that FakeQuant takes.
+COARSE, WIDEST = 2**14, 2**20
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,34 @@ class FakeQuantise(Change):
         found = factors(output)
         output.name = f"{output.name}/as_integers"  # the float bias may want the name
         value = self._trained(model, node)
-        ir.convenience.replace_all_uses_with(output, value)
+        read = value if found else self._rounded_bias(model, node, value)
+        ir.convenience.replace_all_uses_with(output, read)
         names = found and tuple(self._scale_of.get(n, n.inputs[1].name) for n in found)
         self.biases.append(_Bias(integers.name, value.name, scale.name, names))
         model.graph.remove(node, safe=True)
+
+    def _rounded_bias(self, model: ir.Model, node: ir.Node, value: ir.Value) -> ir.Value:
+        """Put a FakeQuant behind a bias whose scale is its own, as that of a LayerNormalization is.
+
+        Its integers may be few: the scale is a product of two coarse ones. Behind a convolution they are
+        finer than the output's own steps, and the bias is trained as it is; so is one of very many steps.
+        """
+        scale = node.inputs[1]
+        steps = np.abs(value.const_value.numpy() / scale.const_value.numpy())
+        if steps.max(initial=0.0) > COARSE:
+            return value
+        zeros = np.zeros(scale.const_value.shape.numpy(), np.float32)
+        zero = initializer(model, f"{value.name}.zero", zeros)
+        self.scales.fixed |= {scale.name, zero.name}
+        layout = dict(quant_min=-WIDEST, quant_max=WIDEST, axis=0)
+        attributes = [ir.convenience.convert_attribute(k, v) for k, v in layout.items()]
+        y = ir.Value(
+            name=f"{value.name}/fake", shape=value.shape, type=ir.TensorType(ir.DataType.FLOAT)
+        )
+        inputs = [value, scale, zero]
+        fake = ir.Node(DOMAIN, "FakeQuant", inputs, attributes, outputs=[y], name=y.name)
+        model.graph.insert_before(node, fake)
+        return y
 
     def _trained(self, model: ir.Model, node: ir.Node) -> ir.Value:
         """Return the float tensor that is trained in the place of a DequantizeLinear's integers."""
@@ -236,8 +262,8 @@ class FakeQuantise(Change):
         for bias in self.biases:
             if bias.factors is not None:
                 store(known[bias.scale], product(numbers, bias.factors, known[bias.scale]))
-            array = tensors.pop(bias.trained, self._start[bias.trained]).astype(np.float64)
-            whole = np.round(array / numbers(bias.scale).astype(np.float64))
+            array = tensors.pop(bias.trained, self._start[bias.trained]).astype(np.float32)
+            whole = np.round((array / numbers(bias.scale)).astype(np.float64))
             info = np.iinfo(np.int32)
             store(known[bias.file], np.clip(whole, info.min, info.max).astype(np.int32))
         draft.tolerance = max(draft.tolerance, TOLERANCE)

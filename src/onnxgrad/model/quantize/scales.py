@@ -23,6 +23,9 @@ from onnxgrad.graph.integers import RANGES
 from onnxgrad.model.quantize.integers import initializer
 
 LOG_SCALE = ".log_scale"
+# The largest weight of a symmetric range is 127.5 (or 7.5) scales, a tie: the last bit of exp would decide whether the
+# graph and the file round it alike. A scale larger by so much puts it below the tie in both.
+OFF_THE_TIE = 1e-6
 OBSERVE = "quantise/observe"  # an input of the training graph: 1 while ranges are observed
 MOMENTUM = 0.01  # of an activation's range; that of a weight is what it is now
 
@@ -50,6 +53,23 @@ class Quantiser:
         return self.zero.const_value.numpy().astype(np.float32)
 
 
+def _is_given(quantiser: Quantiser) -> bool:
+    """Say whether the range follows from the operator: a Softmax gives 0 to 1."""
+    node = quantiser.x.producer()
+    return node is not None and node.op_type == "Softmax" and not node.domain
+
+
+def _whole_steps(scale: np.ndarray) -> np.ndarray:
+    """Return the nearest scale s of which 1/s, in float, is not below a whole number.
+
+    onnxruntime's QLinearSoftmax cuts 1/s to an integer: of 1/255 as a float it makes 254, and every probability is
+    too small by a part in 255. One unit in the last place less, and it is 255.
+    """
+    steps = np.round(1 / scale.astype(np.float64))
+    made = (1 / steps).astype(np.float32)
+    return np.where(np.float32(1) / made < steps, np.nextafter(made, np.float32(0)), made)
+
+
 class Scales:
     """As the file has them. Subclasses say what changes, and what a checkpoint holds."""
 
@@ -58,6 +78,7 @@ class Scales:
     def __init__(self) -> None:
         self.made: dict[str, tuple[ir.Value, ir.Value]] = {}  # by the name of the file's scale
         self.quantisers: dict[str, Quantiser] = {}
+        self.given: dict[str, np.ndarray] = {}  # scales that follow from the operator
         self.trained: dict[str, str] = {}  # scale -> what is trained in its place
         self.fixed: set[str] = set()  # tensors that are neither weights nor worth a note
         self.statistics: dict[str, str | None] = {}  # tensor -> its new value; None: it stays
@@ -67,8 +88,13 @@ class Scales:
         """Return scale and zero point as values of the trained graph."""
         name = quantiser.scale.name
         if name not in self.made:
-            self.quantisers[name] = quantiser
-            self.made[name] = self._make(model, quantiser)
+            if _is_given(quantiser):
+                self.given[name] = _whole_steps(quantiser.scale.const_value.numpy())
+                quantiser.scale.const_value = ir.tensor(self.given[name], name=name)
+                self.made[name] = Scales._make(self, model, quantiser)
+            else:
+                self.quantisers[name] = quantiser
+                self.made[name] = self._make(model, quantiser)
         return self.made[name]
 
     def _make(self, model: ir.Model, quantiser: Quantiser) -> tuple[ir.Value, ir.Value]:
@@ -90,7 +116,7 @@ class Scales:
 
     def numbers(self, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Take what belongs here out of `tensors`; return the file's scales and zero points."""
-        found: dict[str, np.ndarray] = {}
+        found: dict[str, np.ndarray] = dict(self.given)
         for name, quantiser in self.quantisers.items():
             for key, array in self._numbers(name, quantiser, tensors).items():
                 if key in found and not np.array_equal(found[key], array):
@@ -134,6 +160,7 @@ class Learned(Scales):
         scale = quantiser.scale
         name = f"{scale.name}{LOG_SCALE}"
         numbers = np.log(scale.const_value.numpy().astype(np.float64))
+        numbers = numbers + OFF_THE_TIE if quantiser.weight else numbers
         learned = initializer(model, name, numbers.astype(np.float32))
         exp = ir.Node("", "Exp", [learned], num_outputs=1, name=f"{name}/exp")
         _describe(exp.outputs, [f"{name}/exp"], learned)
