@@ -1,4 +1,4 @@
-"""A transformer in integers: where softmax, layer normalisation and coarse weights can part a file from its training."""
+"""A transformer in integers: where softmax, normalisation and coarse weights can part a file from its training."""
 
 from __future__ import annotations
 
