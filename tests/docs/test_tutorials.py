@@ -78,7 +78,7 @@ def test_fine_tune():
     assert head > before + 0.1
     assert tuned > 0.9
     assert len(Path("answers.csv").read_text().splitlines()) == 301
-    assert Path("photos.csv").read_text().startswith("class,logits_0,")
+    assert Path("photos.csv").read_text().startswith("file,class,logits_0,")
 
 
 def test_quantize(capsys):

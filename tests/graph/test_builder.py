@@ -129,7 +129,7 @@ def test_every_shape_of_a_contract_is_understood(name):
     for tensor in (*contracts()[name].inputs, *contracts()[name].outputs):
         spec = symbols.axes(tensor.dims)
         assert sum(many for _, _, many in spec) <= 1
-        assert tensor.type in ("T", "I", "int32", "int64", "bool", "float32")
+        assert tensor.type in ("T", "I", "int32", "int64", "uint8", "bool", "float32")
 
 
 def test_sizes_that_contradict_each_other_tell_nothing():
