@@ -54,7 +54,7 @@ def wheel_for(python: str, to: zig.Target, compiled: Path, folder: Path) -> Path
     """A wheel built by that interpreter, repaired: its name says what it needs."""
     version = run(python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
     interpreter = environment(
-        f"build-{version}", python, ("scikit-build-core>=1,<2", "nanobind>=3.1,<4")
+        f"build-{version}", python, ("pip>=24", "scikit-build-core>=1,<2", "nanobind>=3.1,<4")
     )
     settings = {
         "cmake.args": f"-GNinja;-DCMAKE_TOOLCHAIN_FILE={zig.toolchain(to)}",
