@@ -64,9 +64,9 @@ def readme() -> str:
 def every_case() -> list[Case]:
     """All of them; the modules register theirs when they are loaded."""
     import adapter_files  # noqa: F401
+    import attack_targets  # noqa: F401
     import data_files  # noqa: F401
     import graphs  # noqa: F401
-    import targets  # noqa: F401
     import weights  # noqa: F401
 
     return list(CASES.values())

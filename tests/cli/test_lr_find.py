@@ -41,5 +41,5 @@ def test_the_picture_replaces_no_model(tmp_path, monkeypatch, capsys):
     before = Path("model.onnx").read_bytes()
     code, _, err = run(capsys, *FIND, "-o", "model.onnx")
     assert code == 2
-    assert "ends in .svg" in err
+    assert "expected one ending in .svg" in err
     assert Path("model.onnx").read_bytes() == before

@@ -39,7 +39,7 @@ def test_a_checkpoint_that_is_none(tmp_path):
         lambda: load(tmp_path / "text"),
     )
     (tmp_path / "empty").touch()
-    expect(RuntimeError, "no checkpoint", lambda: load(tmp_path / "empty"))
+    expect(RuntimeError, "not a checkpoint", lambda: load(tmp_path / "empty"))
     expect(TypeError, "expected str, bytes or os.PathLike", lambda: load(None))
     expect(TypeError, "received <class 'str'>", lambda: CheckpointState("x"))
 

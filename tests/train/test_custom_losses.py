@@ -140,7 +140,10 @@ BAD = [
     (dict(loss="mse", trainable="v*"), "trainable names 'v*', which matches none of the model's 1"),
     (dict(loss="mse", optimizer="adamx"), "optimizer is 'adamx', expected one of sgd, adam, adamw"),
     (dict(loss="mse", lr=-1), "AdamW: lr is -1.0, expected a number >= 0"),
-    (dict(loss="mse", metrics="acc"), "metric is 'acc', expected one of accuracy, f1, mae, r2,"),
+    (
+        dict(loss="mse", metrics="acc"),
+        "metric is 'acc', expected one of accuracy, balanced_accuracy, f1,",
+    ),
     (dict(loss="mse", schedule="cos"), "schedule is 'cos', expected one of constant, cosine,"),
     (dict(loss="mse", clip_norm=0), "clip_norm is 0, expected a number > 0"),
     (dict(loss="mse", accumulate=0), "accumulate is 0, expected at least 1"),

@@ -27,6 +27,11 @@ ELSEWHERE = {
         "MatMulBnb4",
     ): "tests/train/test_lora_quantised.py: float64 on the weights that the codes mean",
     ("com.microsoft", "DynamicQuantizeMatMul"): "test_lora_quantised.py, as MatMulBnb4: it rounds",
+    (
+        "com.microsoft",
+        "LinearCrossEntropy",
+    ): "tests/kernels/test_product_cross_entropy.py, and its reference",
+    ("com.microsoft", "MatMulNBitsCrossEntropy"): "as LinearCrossEntropy",
     ("", "CastLike"): "test_walk.py: its second input is only a type",
 }
 
