@@ -153,7 +153,8 @@ class Trainer(Saving):
         self._settled = False
         with self.group.together():
             self._begin(loss)
-        self.group.equal("model", self._plan.model.source.digest())
+        if self.group.size > 1:  # the digest needs the whole model as bytes
+            self.group.equal("model", self._plan.model.source.digest())
 
     def _begin(self, loss: Any) -> None:
         """Work out graphs, memory and sessions for this loss."""
