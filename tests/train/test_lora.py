@@ -75,11 +75,16 @@ def test_the_frozen_model_costs_nothing():
     )
 
 
-def run(path: Path, x: np.ndarray, adapter: Path | None = None) -> np.ndarray:
+def run(
+    path: Path, x: np.ndarray, adapter: Path | None = None, rounding: bool = True
+) -> np.ndarray:
+    """In a plain session; without `rounding` it does not turn what QDQ products read into 8 bits."""
     import onnxruntime
 
     options, run_options = onnxruntime.SessionOptions(), onnxruntime.RunOptions()
     options.log_severity_level = 3
+    if not rounding:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     if adapter is not None:
         loaded = onnxruntime.LoraAdapter()

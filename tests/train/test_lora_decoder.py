@@ -128,12 +128,22 @@ def batch() -> dict[str, np.ndarray]:
     return {"input_ids": ids, "attention_mask": mask, "target": target}
 
 
+# By accuracy level of MatMulNBits. 4 rounds what it reads to 8 bits: where a number lies between two steps, the
+# trainer's session and the plain one, whose graphs differ, may take either. 0 computes in float32.
+NEAR = {0: 1e-4, 4: 0.05}
+
+
+@pytest.mark.parametrize("level", NEAR)
 @pytest.mark.parametrize("variant", ["lora", "dora"])
-def test_a_decoder_in_4_bits_learns_by_an_adapter(variant, tmp_path):
+def test_a_decoder_in_4_bits_learns_by_an_adapter(variant, level, tmp_path):
     import onnxruntime
 
     loss = CrossEntropy(ignore_index=-100)
-    trainer = Trainer(decoder(), loss=loss, lr=2e-2, lora=Lora(r=4, variant=variant))
+    model = decoder()
+    for attribute in [a for n in model.graph.node for a in n.attribute]:
+        if attribute.name == "accuracy_level":
+            attribute.i = level
+    trainer = Trainer(model, loss=loss, lr=2e-2, lora=Lora(r=4, variant=variant))
     texts = [str(n) for n in trainer.notes]
     assert any("on 4 layers (q_proj and v_proj of attention)" in t for t in texts)
     assert any("4 inputs of past keys and values are left empty" in t for t in texts)
@@ -153,8 +163,7 @@ def test_a_decoder_in_4_bits_learns_by_an_adapter(variant, tmp_path):
     got = session.run(["logits"], feeds, active)[0]
     x = {n: a for n, a in batch().items() if n != "target"}
     seen = x["attention_mask"].astype(bool)
-    # accuracy_level 4 rounds what products read: a number between two steps of 8 bits may become either
-    np.testing.assert_allclose(got[seen], trainer.predict(x)[seen], rtol=0, atol=0.05)
+    np.testing.assert_allclose(got[seen], trainer.predict(x)[seen], rtol=0, atol=NEAR[level])
 
 
 # ---- gradients against the formulas in float64

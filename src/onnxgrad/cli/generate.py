@@ -84,7 +84,7 @@ def runner(
     import onnxruntime
 
     from onnxgrad.model.lora import ort_file
-    from onnxgrad.train.files.export import empty_pasts
+    from onnxgrad.train.files.verify import empty_pasts
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # a warning for every tensor that an adapter may replace

@@ -10,31 +10,12 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxgrad.model.rounding import ROUNDED, rounds_by_itself
 from onnxgrad.notes import Note
 
 if TYPE_CHECKING:
     from onnxgrad.model.roles import Tensor
     from onnxgrad.model.source import OriginalModel
-
-
-ROUNDED = 0.1  # of the largest output: where a number lies between two steps of 8 bits, either may be taken
-
-
-def rounds_activations(proto: onnx.ModelProto) -> bool:
-    """Say whether products of the file round what they read to 8 bits as they run.
-
-    onnxruntime does so, too, where a matrix stands behind a DequantizeLinear.
-    """
-    stored = {n.output[0] for n in proto.graph.node if n.op_type == "DequantizeLinear"}
-    for node in proto.graph.node:
-        if node.op_type == "MatMul" and node.input[1] in stored:
-            return True
-        if node.op_type in ("DynamicQuantizeLinear", "DynamicQuantizeMatMul"):
-            return True
-        level = next((a.i for a in node.attribute if a.name == "accuracy_level"), 0)
-        if node.op_type == "MatMulNBits" and level == 4:
-            return True
-    return False
 
 
 @dataclass
@@ -52,7 +33,7 @@ class Draft:
     as_run: Callable[[onnx.ModelProto], onnx.ModelProto] | None = None
 
     def __post_init__(self) -> None:
-        if rounds_activations(self.proto):
+        if rounds_by_itself(self.proto):
             self.tolerance = max(self.tolerance, ROUNDED)
 
 

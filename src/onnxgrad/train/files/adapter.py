@@ -20,7 +20,8 @@ from onnxgrad.model.lora import adapter as adapters
 from onnxgrad.model.lora import ort_file, peft
 from onnxgrad.model.lora.change import LoraChange
 from onnxgrad.notes import Note
-from onnxgrad.train.files.export import export_draft, verify
+from onnxgrad.train.files.export import export_draft
+from onnxgrad.train.files.verify import verify
 
 if TYPE_CHECKING:
     from onnxgrad.model.lora.adapter import Adapter

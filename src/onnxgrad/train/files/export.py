@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
-from onnxgrad.data.arrays import Batch
 from onnxgrad.errors import ExportError, FileError, OnnxGradError
 from onnxgrad.files.external import Folder, is_external, place
 from onnxgrad.files.models import read_proto
@@ -20,13 +18,11 @@ from onnxgrad.files.system import flush
 from onnxgrad.files.tensors import tensors as every_tensor
 from onnxgrad.files.write import check_target, copy_file, replace, work_folder, write_bytes
 from onnxgrad.model.change import Draft
-from onnxgrad.model.past import PAST, empty_past
 from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
+from onnxgrad.train.files.verify import verify
 
 if TYPE_CHECKING:
-    import onnxruntime
-
     from onnxgrad.train.loop.evaluation import Evaluation
     from onnxgrad.train.step.setup import TrainingPlan
 
@@ -163,127 +159,3 @@ def _data_of(path: Path) -> set[str]:
     except (OnnxGradError, OSError):
         return set()  # no model: it has none
     return {name for name in found if (path.parent / name).exists()}
-
-
-def verify(
-    file: Path,
-    setup: TrainingPlan,
-    evaluation: Evaluation,
-    path: Path,
-    draft: Draft,
-    more: Mapping[str, np.ndarray] | None = None,
-) -> list[Note]:
-    """Run the file in a plain session and compare it with the trainer's own prediction.
-
-    Constant folding and fused layouts of the plain session round differently, half precision more
-    so: the draft's tolerance is relative to the largest output. `more` are inputs that are no part of a batch.
-    """
-    model: str | bytes = str(file)
-    if draft.as_run is not None:
-        model = draft.as_run(read_proto(file)).SerializeToString()
-    session, notes = _plain_session(model, setup.model.source, path)
-    sample = evaluation.sample or _invented(setup)
-    if sample is None or _is_random(setup):
-        return notes
-    sample = _of_fixed_size(sample, session)
-    expected = evaluation.run(Batch(sample, 0))
-    feeds = {i.name: _as(sample[i.name], i.type) for i in session.get_inputs() if i.name in sample}
-    feeds.update(empty_pasts(session, feeds))
-    feeds.update(more or {})
-    got = dict(zip(setup.outputs, session.run(setup.outputs, feeds), strict=True))
-    for name, value in expected.items():
-        if not isinstance(got[name], np.ndarray):
-            continue  # a map, of which the trainer sees the tensor
-        if value.dtype.kind == "f" and not _close(value, got[name], draft.tolerance):
-            worst = float(np.abs(value - got[name]).max())
-            raise ExportError(
-                f"{path} was not written: output {name!r} of a plain session differs from the "
-                f"trainer's by {worst:.3g}"
-            )
-    return notes
-
-
-def _plain_session(
-    model: str | bytes, source: OriginalModel, path: Path
-) -> tuple[onnxruntime.InferenceSession, list[Note]]:
-    """A session as users make it. Raises ExportError where onnxruntime refuses the file.
-
-    Files that its optimiser wrote it sometimes cannot optimise again. Where the file that came is refused for
-    that, too, ours is tried without optimisers.
-    """
-    try:
-        return _session(model), []
-    except Exception as error:
-        try:
-            _session(source.proto.SerializeToString() if source.path is None else str(source.path))
-        except Exception:
-            with contextlib.suppress(Exception):
-                text = "onnxruntime loads it only without graph optimisations, as the original"
-                return _session(model, optimised=False), [Note("unoptimised", path.name, text)]
-        raise ExportError(
-            f"{path} was not written: a plain onnxruntime session refuses the model: {error}"
-        ) from error
-
-
-def _session(model: str | bytes, optimised: bool = True) -> onnxruntime.InferenceSession:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    if not optimised:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def _of_fixed_size(sample: Mapping[str, np.ndarray], session: Any) -> dict[str, np.ndarray]:
-    """As many rows as the file takes, where it fixes them and training did not."""
-    sizes = {i.name: i.shape[0] for i in session.get_inputs() if i.shape}
-    return {
-        n: a[np.arange(sizes[n]) % len(a)]
-        if a.ndim and isinstance(sizes.get(n), int) and len(a)
-        else a
-        for n, a in sample.items()
-    }
-
-
-def empty_pasts(session: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inputs of a cache, which a batch does not have: a past of length 0."""
-    rows = next((len(a) for a in feeds.values() if a.ndim), 1)
-    kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-    return {
-        i.name: np.zeros(empty_past(i.shape, rows), kinds[i.type])
-        for i in session.get_inputs()
-        if i.name not in feeds and i.name.startswith(PAST) and i.type in kinds and len(i.shape) == 4
-    }
-
-
-def _as(array: np.ndarray, kind: str) -> np.ndarray:
-    """An input in the type that the file has: half precision, where the trainer works in float32."""
-    return array.astype(np.float16) if kind == "tensor(float16)" else array
-
-
-def _close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
-    if a.shape != b.shape:
-        return False
-    size = np.abs(a[np.isfinite(a)]).max(initial=0.0)
-    return bool(np.allclose(a, b, rtol=0, atol=tolerance * size + 1e-6, equal_nan=True))
-
-
-def _invented(setup: TrainingPlan) -> dict[str, np.ndarray] | None:
-    """Return inputs for a model that has not run yet; None where their shapes cannot be told."""
-    rng, sample = np.random.default_rng(0), {}
-    for name, value in setup.inputs.items():
-        if value.shape is None or value.dtype is None:
-            return None
-        dims = [d if isinstance(d, int) else 2 for d in value.shape]
-        dtype: Any = value.dtype.numpy()
-        if np.dtype(dtype).kind == "f":
-            sample[name] = rng.standard_normal(dims).astype(dtype)
-        else:
-            sample[name] = np.zeros(dims, dtype)
-    return sample
-
-
-def _is_random(setup: TrainingPlan) -> bool:
-    random = ("RandomNormal", "RandomUniform", "Bernoulli", "Multinomial")
-    return any(n.op_type.startswith(random) for n in setup.model.source.proto.graph.node)

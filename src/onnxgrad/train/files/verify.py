@@ -1,0 +1,176 @@
+"""The written file, tried before it takes its name: does a plain session say what the trainer says?"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxgrad.data.arrays import Batch
+from onnxgrad.errors import ExportError
+from onnxgrad.files.models import read_proto
+from onnxgrad.files.write import write_bytes
+from onnxgrad.model.change import Draft
+from onnxgrad.model.past import PAST, empty_past
+from onnxgrad.model.rounding import rounds_in_sessions, without_rounding
+from onnxgrad.model.source import OriginalModel
+from onnxgrad.notes import Note
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from onnxgrad.train.loop.evaluation import Evaluation
+    from onnxgrad.train.step.setup import TrainingPlan
+
+
+def verify(
+    file: Path,
+    setup: TrainingPlan,
+    evaluation: Evaluation,
+    path: Path,
+    draft: Draft,
+    more: Mapping[str, np.ndarray] | None = None,
+) -> list[Note]:
+    """Run the file in a plain session and compare it with the trainer's own prediction.
+
+    Constant folding and fused layouts of the plain session round differently, half precision more
+    so: the draft's tolerance is relative to the largest output. Where a session rounds to 8 bits what products
+    read, the file runs without that, too: the trainer's outputs may lie as far off as twice what it moves.
+    `more` are inputs that are no part of a batch.
+    """
+    model: str | bytes = str(file)
+    if draft.as_run is not None:
+        model = draft.as_run(read_proto(file)).SerializeToString()
+    session, notes = _plain_session(model, setup.model.source, path)
+    sample = evaluation.sample or _invented(setup)
+    if sample is None or _is_random(setup):
+        return notes
+    sample = _of_fixed_size(sample, session)
+    expected = evaluation.run(Batch(sample, 0))
+    feeds = {i.name: _as(sample[i.name], i.type) for i in session.get_inputs() if i.name in sample}
+    feeds.update(empty_pasts(session, feeds))
+    feeds.update(more or {})
+    got = dict(zip(setup.outputs, session.run(setup.outputs, feeds), strict=True))
+    del session  # of a large model two would be in memory at once
+    moved = _moved_by_rounding(file, draft, feeds, got)
+    for name, value in expected.items():
+        if not isinstance(got[name], np.ndarray):
+            continue  # a map, of which the trainer sees the tensor
+        more_room = 2 * moved.get(name, 0.0)
+        if value.dtype.kind == "f" and not _close(value, got[name], draft.tolerance, more_room):
+            worst = float(np.abs(value - got[name]).max())
+            raise ExportError(
+                f"{path} was not written: output {name!r} of a plain session differs from the "
+                f"trainer's by {worst:.3g}"
+            )
+    return notes
+
+
+def _moved_by_rounding(
+    file: Path, draft: Draft, feeds: Mapping[str, np.ndarray], got: Mapping[str, Any]
+) -> dict[str, float]:
+    """How far each output moves when the session multiplies in float32; nothing where it does so anyway."""
+    if draft.as_run is not None or not rounds_in_sessions(draft.proto):
+        return {}
+    exact = file.with_name(f"exact.{file.name}")  # in the work folder, beside the data files
+    write_bytes(exact, without_rounding(read_proto(file)).SerializeToString())
+    session = _session(str(exact), rounding=False)
+    values = dict(zip(got, session.run(list(got), dict(feeds)), strict=True))
+    return {
+        name: float(np.abs(value.astype(np.float64) - got[name]).max(initial=0.0))
+        for name, value in values.items()
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    }
+
+
+def _plain_session(
+    model: str | bytes, source: OriginalModel, path: Path
+) -> tuple[onnxruntime.InferenceSession, list[Note]]:
+    """A session as users make it. Raises ExportError where onnxruntime refuses the file.
+
+    Files that its optimiser wrote it sometimes cannot optimise again. Where the file that came is refused for
+    that, too, ours is tried without optimisers.
+    """
+    try:
+        return _session(model), []
+    except Exception as error:
+        try:
+            _session(source.proto.SerializeToString() if source.path is None else str(source.path))
+        except Exception:
+            with contextlib.suppress(Exception):
+                text = "onnxruntime loads it only without graph optimisations, as the original"
+                return _session(model, optimised=False), [Note("unoptimised", path.name, text)]
+        raise ExportError(
+            f"{path} was not written: a plain onnxruntime session refuses the model: {error}"
+        ) from error
+
+
+def _session(
+    model: str | bytes, optimised: bool = True, rounding: bool = True
+) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    if not rounding:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _of_fixed_size(sample: Mapping[str, np.ndarray], session: Any) -> dict[str, np.ndarray]:
+    """As many rows as the file takes, where it fixes them and training did not."""
+    sizes = {i.name: i.shape[0] for i in session.get_inputs() if i.shape}
+    return {
+        n: a[np.arange(sizes[n]) % len(a)]
+        if a.ndim and isinstance(sizes.get(n), int) and len(a)
+        else a
+        for n, a in sample.items()
+    }
+
+
+def empty_pasts(session: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inputs of a cache, which a batch does not have: a past of length 0."""
+    rows = next((len(a) for a in feeds.values() if a.ndim), 1)
+    kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+    return {
+        i.name: np.zeros(empty_past(i.shape, rows), kinds[i.type])
+        for i in session.get_inputs()
+        if i.name not in feeds and i.name.startswith(PAST) and i.type in kinds and len(i.shape) == 4
+    }
+
+
+def _as(array: np.ndarray, kind: str) -> np.ndarray:
+    """An input in the type that the file has: half precision, where the trainer works in float32."""
+    return array.astype(np.float16) if kind == "tensor(float16)" else array
+
+
+def _close(a: np.ndarray, b: np.ndarray, tolerance: float, more: float) -> bool:
+    if a.shape != b.shape:
+        return False
+    size = np.abs(a[np.isfinite(a)]).max(initial=0.0)
+    return bool(np.allclose(a, b, rtol=0, atol=tolerance * size + more + 1e-6, equal_nan=True))
+
+
+def _invented(setup: TrainingPlan) -> dict[str, np.ndarray] | None:
+    """Return inputs for a model that has not run yet; None where their shapes cannot be told."""
+    rng, sample = np.random.default_rng(0), {}
+    for name, value in setup.inputs.items():
+        if value.shape is None or value.dtype is None:
+            return None
+        dims = [d if isinstance(d, int) else 2 for d in value.shape]
+        dtype: Any = value.dtype.numpy()
+        if np.dtype(dtype).kind == "f":
+            sample[name] = rng.standard_normal(dims).astype(dtype)
+        else:
+            sample[name] = np.zeros(dims, dtype)
+    return sample
+
+
+def _is_random(setup: TrainingPlan) -> bool:
+    random = ("RandomNormal", "RandomUniform", "Bernoulli", "Multinomial")
+    return any(n.op_type.startswith(random) for n in setup.model.source.proto.graph.node)

@@ -1,0 +1,49 @@
+"""The written file is tried in a plain session: how far may its outputs lie from the trainer's?"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from model.lora_problems import MODELS
+from train.test_lora_quantised import PLACES, quantised
+
+from onnxgrad import Trainer
+from onnxgrad.errors import ExportError
+from onnxgrad.model.lora import Lora
+from onnxgrad.train.files import verify
+
+
+def trained(tmp_path) -> Trainer:
+    """Weights behind a DequantizeLinear, where onnxruntime rounds what products read."""
+    x, y = MODELS["encoder"]().batches[0]
+    model = quantised("QDQ weights", tmp_path)
+    trainer = Trainer(model, loss="cross_entropy", lora=Lora(r=4, targets=PLACES))
+    trainer.step(x, y)
+    return trainer
+
+
+@pytest.mark.parametrize(("far", "written"), [(0.0, True), (0.03, False)])
+def test_room_is_what_rounding_moves_and_no_more(far, written, tmp_path, monkeypatch):
+    """A file whose outputs are off by 3 % of the largest is not written, though 8 bits move some by 1 %."""
+    trainer = trained(tmp_path)
+    run = verify._session
+
+    class Off:
+        def __init__(self, session):
+            self.session = session
+
+        def __getattr__(self, name):
+            return getattr(self.session, name)
+
+        def run(self, *rest):
+            return [a + far * np.abs(a).max() for a in self.session.run(*rest)]
+
+    monkeypatch.setattr(verify, "_session", lambda *a, **k: Off(run(*a, **k)))
+    if written:
+        trainer.save(tmp_path / "t.onnx")
+        assert onnx.load(tmp_path / "t.onnx").graph.node
+    else:
+        with pytest.raises(ExportError, match=r"was not written: output .* differs"):
+            trainer.save(tmp_path / "t.onnx")
+        assert not list(tmp_path.glob("*t.onnx*"))
