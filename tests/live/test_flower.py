@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -114,8 +115,8 @@ def flwr_run(project: Path, environment: dict[str, str], result: Path) -> None:
     assert result.exists(), said[-6000:] + logs
 
 
-def project(folder: Path, server: str, client: str = "") -> Path:
-    """What `onnxgrad federated` writes, with another server app."""
+def project(folder: Path, server: str, client: str = "", settings: str = "") -> Path:
+    """What `onnxgrad federated` writes, with another server app, words of the client app or settings."""
     models.write("cnn", folder / "m.onnx")
     made = folder / "digits"
     assert (
@@ -125,6 +126,11 @@ def project(folder: Path, server: str, client: str = "") -> Path:
     (made / "pyproject.toml").write_text(text.replace("lr = 0.001", "lr = 0.003"))
     if server:
         (made / "digits" / "server_app.py").write_text(textwrap.dedent(server))
+    if settings:
+        package = made / "digits" / "__init__.py"
+        package.write_text(
+            package.read_text().replace('"cross_entropy"}', f'"cross_entropy", {settings}}}')
+        )
     if client:
         app = made / "digits" / "client_app.py"
         app.write_text(app.read_text().replace("batch_size=32,", f"batch_size=32, {client},"))
@@ -169,18 +175,25 @@ WATCHED = """
     """
 
 
+def run_of_two(folder: Path, settings: str) -> tuple[dict, Path]:
+    """What the watched server saw, and the model it wrote."""
+    nodes, _ = split()
+    files = []
+    for name, (a, b) in nodes.items():
+        files.append(folder / f"{name}.npz")
+        np.savez(files[-1], x=a, y=b)
+    tuned, result = folder / "tuned.onnx", folder / "result.json"
+    server = WATCHED.replace("@TUNED@", str(tuned)).replace("@JSON@", str(result))
+    made = project(folder, server, settings=settings)
+    with federation(folder, files) as environment:
+        flwr_run(made, environment, result)
+    return json.loads(result.read_text()), tuned
+
+
 def test_three_rounds_of_two_nodes(tmp_path):
     """The average is NumPy's; the common model is better than that of either node alone. FedProx unchanged."""
     nodes, (x, y) = split()
-    files = []
-    for name, (a, b) in nodes.items():
-        files.append(tmp_path / f"{name}.npz")
-        np.savez(files[-1], x=a, y=b)
-    tuned, result = tmp_path / "tuned.onnx", tmp_path / "result.json"
-    made = project(tmp_path, WATCHED.replace("@TUNED@", str(tuned)).replace("@JSON@", str(result)))
-    with federation(tmp_path, files) as environment:
-        flwr_run(made, environment, result)
-    found = json.loads(result.read_text())
+    found, tuned = run_of_two(tmp_path, settings="")
     assert found["far"] < 1e-6
     assert len(found["losses"]) == ROUNDS
     assert "block0.norm.mean" in found["sent"]
@@ -195,6 +208,33 @@ def test_three_rounds_of_two_nodes(tmp_path):
         alone.append(accuracy(tmp_path / "alone.onnx", x, y))
     print(f"together {together:.4f}, alone {alone}, average off by {found['far']:.1e}")
     assert together > max(alone)
+
+
+def test_with_lora_only_the_adapter_travels(tmp_path):
+    """And the base of the written model is what it was, but for the products that the adapter is merged into."""
+    found, tuned = run_of_two(tmp_path, '"lora": "r=4,targets=head*"')
+    assert found["far"] < 1e-6
+    assert found["sent"]
+    assert all("lora" in name for name in found["sent"])
+    before, after = (
+        {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(p).graph.initializer}
+        for p in (tmp_path / "m.onnx", tuned)
+    )
+    changed = {n for n in before if not np.array_equal(before[n], after[n])}
+    assert changed == {"head.weight"}
+    first, *_, last = (sum(round) for round in found["losses"])
+    assert last < first
+
+
+def test_statistics_stay_on_their_node(tmp_path):
+    found, tuned = run_of_two(tmp_path, '"statistics": False')
+    assert found["far"] < 1e-6
+    assert "block0.norm.scale" in found["sent"]
+    assert not any(name.endswith((".mean", ".var")) for name in found["sent"])
+    kept = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(tuned).graph.initializer}
+    assert not kept["block0.norm.mean"].any(), "those of the file"
+    # A node evaluates with its own: it knows its five digits well by now.
+    assert found["scores"][str(ROUNDS)]["eval_loss"] < 0.5
 
 
 SECURE = """

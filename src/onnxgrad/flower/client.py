@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxgrad.errors import ConfigError
 from onnxgrad.flower.records import flwr_app, from_record, to_record
-from onnxgrad.flower.server import sent_tensors
+from onnxgrad.flower.server import few, sent_tensors, tensors_by_name
 from onnxgrad.train.trainer import Trainer
 
 KEPT = "onnxgrad.statistics"  # in the state that Flower keeps of a node
@@ -145,17 +145,10 @@ class Request:
             found = self.arrays.to_numpy_ndarrays()
             if len(found) != len(names):
                 raise ConfigError(
-                    f"the server sent {len(found)} arrays, expected {len(names)}: {_few(names)}"
+                    f"the server sent {len(found)} arrays, expected {len(names)}: {few(names)}"
                 )
             return dict(zip(names, found, strict=True))
-        given = from_record(self.arrays)
-        if given.keys() != set(names):
-            odd = sorted(given.keys() ^ set(names))
-            raise ConfigError(
-                f"the server and this node have different tensors ({_few(odd)}): start from "
-                "onnxgrad.flower.initial_arrays with the settings of client_app"
-            )
-        return given
+        return tensors_by_name(self.arrays, names)
 
     def reply(self, tensors: Mapping[str, np.ndarray], metrics: dict[str, float]) -> Any:
         """The answer to a round."""
@@ -172,10 +165,6 @@ class Request:
             return app.Message(_old_scores(metrics), reply_to=self.message)
         content = {"metrics": app.MetricRecord(metrics)}
         return app.Message(app.RecordDict(content), reply_to=self.message)
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:4])) + (" …" if len(names) > 4 else "")
 
 
 def _old_fit_result(tensors: Mapping[str, np.ndarray], metrics: dict[str, float]) -> Any:
