@@ -122,6 +122,7 @@ def test_a_killed_process_ends_the_job_which_another_number_resumes(moment, tmp_
 
 SCRIPT = """
     import sys
+    import time
     import numpy as np
     from mpi4py import MPI
     import onnxgrad
@@ -130,6 +131,7 @@ SCRIPT = """
     class Failing(Callback):
         def on_step_end(self, loop, logs):
             if MPI.COMM_WORLD.rank == 1 and loop.trainer.steps == 3:
+                print(time.time(), flush=True)
                 raise RuntimeError("no more memory in this machine")
 
     data = np.load("d.npz")
@@ -137,6 +139,7 @@ SCRIPT = """
     inside = sys.argv[1] == "inside"
     trainer.fit(data["x"], data["target"], epochs=3, batch_size=16, callbacks=[Failing()] if inside else [])
     if MPI.COMM_WORLD.rank == 1:
+        print(time.time(), flush=True)
         raise RuntimeError("after the training")
     trainer.evaluate(data["x"], data["target"])
     """
@@ -147,9 +150,9 @@ def test_an_exception_in_one_process_of_a_script_ends_all(where, tmp_path):
     """Inside of `fit` the others hear of it; outside the job is ended."""
     prepare(tmp_path, "mlp")
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    began = time.monotonic()
     done = run(tmp_path, mpiexec(2, sys.executable, "script.py", where))
-    assert time.monotonic() - began < 60, "it hung"
+    ended = time.time()
+    assert ended - float(done.stdout.split()[-1]) <= ENDS
     assert done.returncode != 0
     said = "no more memory in this machine" if where == "inside" else "after the training"
     assert said in done.stderr
@@ -176,3 +179,16 @@ def test_a_bad_row_of_one_process_is_said_once(tmp_path):
     assert done.stderr.count("onnxgrad: ") == 1, done.stderr
     assert "holds NaN in row 40" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_rounded_training_writes_the_same_bytes_too(tmp_path):
+    """Ranges come from the first rows, and learned scales travel with the gradients."""
+    prepare(tmp_path, "cnn")
+    written = set()
+    for size in SIZES:
+        done = run(tmp_path, training(size, f"run{size}", 2, "--quantize", "int8"))
+        assert done.returncode == 0, done.stderr
+        written.add((tmp_path / f"run{size}.onnx").read_bytes())
+    assert len(written) == 1
+    types = {n.op_type for n in onnx.load(tmp_path / "run1.onnx").graph.node}
+    assert "QuantizeLinear" in types or "QLinearConv" in types
