@@ -91,20 +91,21 @@ def interpreter() -> Path:
 
 
 def build() -> Path:
-    """Both libraries and the C++ tests, and the package as Python will find it."""
-    folder, python = TARGET.folder / "python", shutil.which("python3.11")
+    """The package as Python will find it, with both libraries; the folder of the C++ tests."""
+    python = shutil.which("python3.11")
     if not python:
         raise SystemExit("make arm needs python3.11 for its headers")
     where = "import sysconfig; print(sysconfig.get_path('include'))"
     headers = run(python, "-c", where, capture_output=True, text=True).stdout.strip()
     # Its pyconfig.h is of this machine: both have 64 bits, and the same sizes of everything.
-    zig.build(TARGET, folder, "-DONNXGRAD_TESTS=ON", f"-DPython_EXECUTABLE={python}",
+    compiled, folder = zig.library(TARGET), TARGET.folder / "python"
+    zig.build(TARGET, folder, f"-DONNXGRAD_KERNELS={compiled}", f"-DPython_EXECUTABLE={python}",
               f"-DPython_INCLUDE_DIR={headers}", f"-Dnanobind_ROOT={zig.nanobind()}")  # fmt: skip
     package = FOLDER / "onnxgrad" / "onnxgrad"
     shutil.copytree(ROOT / "src" / "onnxgrad", package, dirs_exist_ok=True)
     shutil.copy(folder / TARGET.library, package)
     shutil.copy(next(folder.glob("_native*.so")), package / "_native.so")
-    return folder
+    return compiled
 
 
 def compared(there: dict, here: dict) -> str:

@@ -14,8 +14,8 @@ import zig
 
 def compile_for(to: zig.Target) -> str:
     """One line about the target; raises CalledProcessError."""
-    folder, started = to.folder / "library", time.perf_counter()
-    zig.build(to, folder, "-DONNXGRAD_PYTHON=OFF", "-DONNXGRAD_TESTS=ON", "-DONNXGRAD_WERROR=ON")
+    started = time.perf_counter()
+    folder = zig.library(to)
     size = (folder / to.library).stat().st_size / 1e6
     line = f"{to.library} has {size:.1f} MB, {time.perf_counter() - started:.0f} s"
     if to.here:

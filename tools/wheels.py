@@ -40,14 +40,10 @@ def run(*command: object, **variables: str) -> str:
 
 def kernels(to: zig.Target) -> Path:
     """The folder of `make cross`, whose kernels go into every wheel."""
-    folder = to.folder / "library"
     try:
-        zig.build(
-            to, folder, "-DONNXGRAD_PYTHON=OFF", "-DONNXGRAD_TESTS=ON", "-DONNXGRAD_WERROR=ON"
-        )
+        return zig.library(to)
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"✗ {to.triple}\n{error.stdout[-5000:]}{error.stderr[-5000:]}") from None
-    return folder
 
 
 def wheel_for(python: str, to: zig.Target, compiled: Path, folder: Path) -> Path:

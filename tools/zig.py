@@ -114,3 +114,11 @@ def build(to: Target, folder: Path, *options: str) -> None:
                  f"-DCMAKE_TOOLCHAIN_FILE={toolchain(to)}", "-DONNXGRAD_LEVELS=all", *options]  # fmt: skip
     for command in (configure, ["cmake", "--build", folder, "-j", str(os.cpu_count())]):
         subprocess.run(command, env=environ(), check=True, capture_output=True, text=True)
+
+
+def library(to: Target) -> Path:
+    """The folder with the library for ONNX Runtime and the C++ tests, warnings being errors. Its kernels go into every
+    other build for that target (ONNXGRAD_KERNELS)."""
+    folder = to.folder / "library"
+    build(to, folder, "-DONNXGRAD_PYTHON=OFF", "-DONNXGRAD_TESTS=ON", "-DONNXGRAD_WERROR=ON")
+    return folder

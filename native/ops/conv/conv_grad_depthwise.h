@@ -210,7 +210,8 @@ template <class T> class DepthwiseDw : public FilterGradient<T> {
   }
 
   // A row of X and the three rows of dY that read it: through tap row i, row + pad − i.
-  void add_row(const T* dy, const T* x, Dim row, Vec<T> (&sum)[3][3]) const {
+  // Inlined, so that the sums have no address: clang would write them to memory in every step.
+  ONNXGRAD_INLINE void add_row(const T* dy, const T* x, Dim row, Vec<T> (&sum)[3][3]) const {
     for (Dim w = 0; w < g_.out[2]; w += lanes<T>) {
       const Dim first = w - g_.pad[2], count = smaller_of(lanes<T>, g_.out[2] - w);
       count == lanes<T>&& three_inside<T>(first, g_.in[2])
