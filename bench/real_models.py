@@ -71,6 +71,8 @@ def _normalization(stream, s):
         *(_batch_norm(stream, s, shape) for shape in (_stem, (8, 256, 56, 56), _late)),
         stream("BatchNormInternal", "8 × 64 × 112 × 112", f"{aten}.native_batch_norm(X, scale, B, input_mean.clone(), input_var.clone(), True, 0.1, 1e-5)", outputs=("Y",),
                 X=s.normal(*_stem), scale=s.uniform(64, low=0.5), B=s.normal(64), input_mean=s.normal(64), input_var=s.uniform(64, low=0.5, high=2.0), target=1.0),
+        stream("GroupNormalizationTraining", "4 × 64 × 128 × 128, 32 groups", f"{aten}.native_group_norm(X, scale, bias, 4, 64, 128 * 128, 32, 1e-5)[0]",
+                X=s.normal(*_unet), scale=s.uniform(64, low=0.5), bias=s.normal(64), num_groups=32, target=1.0),
         stream("GroupNormalizationGrad", "4 × 64 × 128 × 128, 32 groups", f"{aten}.native_group_norm_backward(dY, X, mean, inv, scale, 4, 64, 128 * 128, 32, [True] * 3)",
                 torch_setup="_, mean, inv = torch.native_group_norm(X, scale, scale, 4, 64, 128 * 128, 32, 1e-5)",
                 dY=s.normal(*_unet), X=s.normal(*_unet), scale=s.uniform(64, low=0.5), num_groups=32, target=1.0),

@@ -114,4 +114,26 @@ template <class T> ONNXGRAD_INLINE Vec<T> centred_part(const T* x, Dim n, T mean
   return load_part<T>(x, n) - load<T>(means);
 }
 
+template <class T> struct SetStatistics {
+  Mean<T> mean;
+  double variance;
+};
+
+template <class T, class Go> SetStatistics<T> statistics_of(const ChannelSets& sets, Dim set,
+                                                            const Go& go, const T* x, Sums* sums) {
+  const Mean<T> mean = mean_of_set<T>(sets, set, go, x, sums);
+  go(sets.pieces(), [&](Dim i) {
+    const auto p = sets.piece(set, i);
+    double total[1] = {};
+    add_sums<1, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[1]) ONNXGRAD_LAMBDA {
+      const Vec<T> centred = centred_part<T>(x + p.at + k, n, mean.value);
+      sum[0] = fma(centred, centred, sum[0]);
+    });
+    sums[set * sets.pieces() + i].value[0] = total[0];
+  });
+  double squares = 0;
+  for (Dim i = set * sets.pieces(); i < (set + 1) * sets.pieces(); ++i) squares += sums[i].value[0];
+  return {mean, squares / double(larger_of(1, sets.elements())) - mean.off * mean.off};
+}
+
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -387,6 +387,18 @@ def group_normalization_grad(
 ) -> GroupNormalizationGradResult:
     """Gradient of GroupNormalization; the statistics are recomputed."""
 
+def group_normalization_training(
+    X: Array,
+    scale: Array,
+    bias: Array,
+    *,
+    epsilon: float = ...,
+    num_groups: int = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """GroupNormalization, and with a group per channel InstanceNormalization."""
+
 class InstanceNormalizationGradResult(NamedTuple):
     dX: Array
     dscale: Array

@@ -1,5 +1,6 @@
 from cases.case import Case
 from cases.channel_norm_family import SHAPES, parts
+from cases.samples import normal, uniform
 
 
 def _case(title, shape, more, groups=2, *, rtol=None, why="", **also):
@@ -23,6 +24,13 @@ CASES = [
         scales=1,
     ),
     _case("a scale per group, large", (2, 8, 70, 71), {}, 2, scales=2),
+    Case(
+        "a scale as it lies in an exported product",
+        dY=normal(2, 6, 5, 5),
+        X=normal(2, 6, 5, 5),
+        scale=uniform(6, 1, 1, low=0.5, high=1.5),
+        num_groups=3,
+    ),
     _case("without spatial dims", (5, 12), {}, 3),
     _case("without spatial dims, one group", (5, 12), {}, 1),
 ]

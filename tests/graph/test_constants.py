@@ -45,6 +45,10 @@ CASES = [
     ("Slice", (MATRIX, ints(1), ints(3)), {}),
     ("Slice", (MATRIX, ints(-2), ints(99), ints(1)), {}),
     ("Slice", (MATRIX, ints(0, 1), ints(3, 4), ints(0, 1), ints(2, 2)), {}),
+    ("Slice", (MATRIX, ints(-1), ints(-(2**63) + 1), ints(0), ints(-1)), {}),
+    ("Slice", (MATRIX, ints(99), ints(0), ints(1), ints(-2)), {}),
+    ("Slice", (MATRIX, ints(-99), ints(-99), ints(1), ints(-1)), {}),
+    ("Slice", (MATRIX, ints(1), ints(-1), ints(1), ints(-1)), {}),
     ("ConstantOfShape", (ints(2, 3),), {}),
     ("Expand", (ints(1, 2), ints(3, 1)), {}),
     ("Range", (np.array(2), np.array(11), np.array(3)), {}),
@@ -114,5 +118,5 @@ def test_large_arrays_are_left_to_the_run():
 def test_what_has_no_result_is_left_to_the_run():
     assert evaluate("Div", [ints(1), ints(0)], {}) is None
     assert evaluate("Gather", [ints(1, 2), ints(5)], {}) is None
-    assert evaluate("Slice", [ints(1, 2, 3), ints(2), ints(0), ints(0), ints(-1)], {}) is None
+    assert evaluate("Slice", [ints(1, 2, 3), ints(2), ints(0), ints(0), ints(0)], {}) is None
     assert evaluate("Div", [np.ones(2), np.ones(2)], {}) is None  # of floats

@@ -95,6 +95,22 @@ _LINEAR = """(double[3, 5, 40] x) => (double[3, 5, 36] y) <double[40, 36] w, dou
     m = MatMul(x, w)  h = Add(b, m)  y = Tanh(h) }"""
 _NO_BIAS = """(double[3, 5, 40] x) => (double[3, 5, 36] y) <double[40, 36] w> {
     m = MatMul(x, w)  y = Tanh(m) }"""
+_GROUPS = """(double[2, 6, 4, 5] x) => (double[2, 6, 4, 5] y) <double[6, 1, 1] w, double[6, 1, 1] b> {
+    ones = Constant<value = double[3] {1.0, 1.0, 1.0}>()  zeros = Constant<value = double[3] {0.0, 0.0, 0.0}>()
+    as_groups = Constant<value = int64[3] {0, 3, -1}>()
+    flat = Reshape(x, as_groups)  n = InstanceNormalization<epsilon = 0.001>(flat, ones, zeros)  whole = Shape(x)
+    h = Reshape(n, whole)  s = Mul(h, w)  a = Add(s, b)  y = Tanh(a) }"""
+_GROUPS_ALONE = """(double[2, 6, 4, 5] x) => (double[2, 6, 4, 5] y) <double[3] w, double[3] b> {
+    as_groups = Constant<value = int64[3] {0, 3, -1}>()  whole = Constant<value = int64[4] {2, 6, 4, 5}>()
+    flat = Reshape(x, as_groups)  n = InstanceNormalization(flat, w, b)  h = Reshape(n, whole)  y = Tanh(h) }"""
+_CHUNKS = """(double[2, 6, 5] x) => (double[2, 3, 5] y) <double[6, 1] w> {
+    at = Constant<value = int64[1] {1}>()  zero = Constant<value = int64[1] {0}>()
+    three = Constant<value = int64[1] {3}>()  far = Constant<value = int64[1] {99}>()
+    h = Mul(x, w)  a = Slice(h, zero, three, at)  b = Slice(h, three, far, at)
+    ta = Tanh(a)  tb = Sigmoid(b)  y = Mul(ta, tb) }"""
+_PADDED = """(float[2, 3, 9] x) => (float[2, 4, 9] y) <float[4, 3, 3] w, float[4] b> {
+    pads = Constant<value = int64[6] {0, 0, 4, 0, 0, 0}>()
+    h = Tanh(x)  p = Pad(h, pads)  c = Conv<dilations = [2]>(p, w, b)  y = Tanh(c) }"""
 
 SEEN = {
     "packed, split, both scaled": (
@@ -115,6 +131,9 @@ SEEN = {
     "QuickGelu": (_QUICK, "GeluTraining"),
     "RMSNorm": (_RMS, "SimplifiedLayerNormalization"),
     "LayerNorm": (_LAYER, "LayerNormalization"),
+    "slices that share a tensor out": (_CHUNKS, "Split"),
+    "GroupNorm": (_GROUPS, "GroupNormalizationGrad"),
+    "GroupNorm, a scale per group": (_GROUPS_ALONE, "GroupNormalizationGrad"),
 }
 
 
@@ -181,6 +200,17 @@ def test_a_pattern_gives_the_gradients_of_its_parts(title):
         )
 
 
+@pytest.mark.parametrize(("pads", "own"), [("4, 0, 0, 0", ""), ("3, 0, 0, 0", "pads = [1, 0], ")])
+def test_a_convolution_pads_by_itself(pads, own):
+    text = _PADDED.replace("4, 0, 0, 0", pads).replace("<dil", f"<{own}dil")
+    ours, count = results(model_of(text), ["x", "w", "b"])
+    theirs, without = results(model_of(text), ["x", "w", "b"], patterns=False)
+    assert (count["Pad"], count["Slice"]) == (0, 0)
+    assert without["Pad"] >= 1
+    for name, value in theirs.items():
+        np.testing.assert_allclose(ours[name], value, rtol=0, atol=2e-6, err_msg=name)
+
+
 def test_packed_projections_are_read_where_they_lie():
     for title in (
         "packed, split, both scaled",
@@ -216,6 +246,14 @@ NOT_SEEN = {
     "another x": _ERF.replace("g = Mul(h, f)", "g = Mul(x, f)"),
     "a cube of another": _TANH.replace("0.044715", "0.05"),
     "the mean of all": _RMS.replace("axes = [-1]", "axes = [0]"),
+    "a scale per group and one per channel": _GROUPS.replace("{1.0, 1.0, 1.0}", "{1.0, 2.0, 1.0}"),
+    "slices that leave something": _CHUNKS.replace("{99}", "{5}").replace(
+        "tb = Sigmoid(b)", "tb = ReduceSum<keepdims = 1>(b, at)"),
+    "slices that overlap": _CHUNKS.replace("b = Slice(h, three", "b = Slice(h, at").replace(
+        "tb = Sigmoid(b)", "tb = ReduceSum<keepdims = 1>(b, at)"),
+    "a pad of channels": _PADDED.replace("{0, 0, 4, 0, 0, 0}", "{0, 1, 4, 0, 0, 0}").replace("[4, 3, 3]", "[4, 4, 3]"),
+    "a pad that cuts off": _PADDED.replace("4, 0, 0, 0}", "5, 0, 0, -1}"),
+    "a pad by the edge": _PADDED.replace("Pad(h", 'Pad<mode = "edge">(h'),
     "an inner value is an output": _ERF.replace("=> (float[3, 4] y)", "=> (float[3, 4] y, float[3, 4] f)"),
 }  # fmt: skip
 

@@ -201,13 +201,13 @@ def channel_norm(draw, op, images=True):
     """
     n, c, *rest = draw(shapes(2 if images else 3, 5))
     more = dict(x=draw(numbers("X")), scale=draw(numbers("scale", SCALES, (-2, 1))))
-    if op != "BatchNormInternal":
+    if op not in ("BatchNormInternal", "GroupNormalizationTraining"):
         more["dy"] = draw(numbers("dY"))
     if op != "BatchNormalizationGrad":
         more["attributes"] = dict(epsilon=draw(some((1e-5, 1e-3, 1.0))))
     c = c if images else max(c, 1)
     together = (n if images else 1) * math.prod(rest)
-    if op != "GroupNormalizationGrad":
+    if op not in ("GroupNormalizationGrad", "GroupNormalizationTraining"):
         assume(together not in (1, 2))
         return build(draw, builder(op), (n, c, *rest), more)
     groups, c = draw(some((1, 2, 3, 8))), min(c, 40) + 1
@@ -355,6 +355,7 @@ OPERATORS = {
     **family(layer_norm, "InvertibleLayerNormalizationGrad"),
     **family(channel_norm, "BatchNormInternal BatchNormalizationGrad"),
     **family(channel_norm, "GroupNormalizationGrad InstanceNormalizationGrad", images=False),
+    **family(channel_norm, "GroupNormalizationTraining", images=False),
     **family(pool, "MaxPoolGrad AveragePoolGrad"),
     **family(forward_pool, "MaxPoolTraining"),
     **family(resize, "ResizeGrad"),

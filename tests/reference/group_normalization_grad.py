@@ -7,6 +7,7 @@ from reference.means import mean_of
 
 def group_normalization_grad(dY, X, scale, *, epsilon, num_groups=1):
     n, c = X.shape[:2]
+    given, scale = scale.shape, scale.reshape(-1)
     groups = (n, num_groups, c // num_groups, int(np.prod(X.shape[2:], dtype=int)))
     x, dy = X.reshape(groups), dY.reshape(groups)
     per_channel = np.repeat(scale, c // len(scale)) if len(scale) else scale
@@ -20,4 +21,4 @@ def group_normalization_grad(dY, X, scale, *, epsilon, num_groups=1):
         (dy * xhat).sum((0, 3)).reshape(shape).sum(1),
         dy.sum((0, 3)).reshape(shape).sum(1),
     )
-    return dx.reshape(X.shape), dscale, dbias
+    return dx.reshape(X.shape), dscale.reshape(given), dbias.reshape(given)

@@ -30,33 +30,6 @@ const Contract& batch_norm_internal_contract() {
   return c;
 }
 
-namespace {
-
-struct Statistics {
-  double mean, variance;
-};
-
-template <class T, class Go> Statistics statistics_of(const ChannelSets& sets, Dim channel,
-                                                      const Go& go, const T* x, Sums* sums) {
-  const Mean<T> mean = mean_of_set<T>(sets, channel, go, x, sums);
-  go(sets.pieces(), [&](Dim i) {
-    const auto p = sets.piece(channel, i);
-    double total[1] = {};
-    add_sums<1, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[1]) ONNXGRAD_LAMBDA {
-      const Vec<T> centred = centred_part<T>(x + p.at + k, n, mean.value);
-      sum[0] = fma(centred, centred, sum[0]);
-    });
-    sums[channel * sets.pieces() + i].value[0] = total[0];
-  });
-  double squares = 0;
-  for (Dim i = channel * sets.pieces(); i < (channel + 1) * sets.pieces(); ++i)
-    squares += sums[i].value[0];
-  return {double(mean.value) + mean.off,
-          squares / double(larger_of(1, sets.elements())) - mean.off * mean.off};
-}
-
-}  // namespace
-
 template <class T> void batch_norm_internal(Call& call) {
   const Shape& shape = call.shape("X");
   const ChannelSets sets =
@@ -78,14 +51,17 @@ template <class T> void batch_norm_internal(Call& call) {
   space.open();
   Sums* sums = space[all_sums].data();
   sets.each_set(call, [&](Dim c, const auto& go) {
-    Statistics s{double(input_mean[c]), double(input_var[c])};
-    if (training) s = statistics_of<T>(sets, c, go, x, sums);
-    const double inv = 1 / std::sqrt(s.variance + epsilon), kept = training ? momentum : 1;
-    if (running_mean) running_mean[c] = T(double(input_mean[c]) * kept + s.mean * (1 - kept));
-    if (running_var) running_var[c] = T(double(input_var[c]) * kept + s.variance * (1 - kept));
-    if (saved_mean) saved_mean[c] = T(s.mean);
+    double own_mean = double(input_mean[c]), variance = double(input_var[c]);
+    if (training) {
+      const SetStatistics<T> s = statistics_of<T>(sets, c, go, x, sums);
+      own_mean = double(s.mean.value) + s.mean.off, variance = s.variance;
+    }
+    const double inv = 1 / std::sqrt(variance + epsilon), kept = training ? momentum : 1;
+    if (running_mean) running_mean[c] = T(double(input_mean[c]) * kept + own_mean * (1 - kept));
+    if (running_var) running_var[c] = T(double(input_var[c]) * kept + variance * (1 - kept));
+    if (saved_mean) saved_mean[c] = T(own_mean);
     if (saved_inv) saved_inv[c] = T(inv);
-    const Vec<T> mean = splat<T>(T(s.mean)), factor = splat<T>(T(inv * double(scale[c]))),
+    const Vec<T> mean = splat<T>(T(own_mean)), factor = splat<T>(T(inv * double(scale[c]))),
                  offset = splat<T>(bias[c]);
     go(sets.pieces(), [&](Dim i) {
       const auto p = sets.piece(c, i);

@@ -16,23 +16,16 @@ const Contract& group_normalization_grad_contract() {
           .within(1)
           .input("dY", "T[N, C, size...]", "cotangent of Y")
           .input("X", "T[N, C, size...]", "what went in")
-          .input("scale", "T[K]", "scale of each channel, or of each group as in opset 18")
+          .input("scale", "T[K...]", "scale of each channel, or of each group as in opset 18")
           .output("dX", "T[N, C, size...]", "gradient of X")
-          .output("dscale", "T[K]", "gradient of the scale")
-          .output("dbias", "T[K]", "gradient of the bias");
+          .output("dscale", "T[K...]", "gradient of the scale")
+          .output("dbias", "T[K...]", "gradient of the bias");
   return c;
 }
 
 template <class T> void group_normalization_grad(Call& call) {
-  const Dim groups = call.integer("num_groups"), channels = call.dim("C"), scales = call.dim("K");
-  if (channels % groups != 0)
-    call.fail("num_groups is " + std::to_string(groups) +
-              ", expected a divisor of C = " + std::to_string(channels) + " (from dY)");
-  if (scales != channels && scales != groups)
-    call.fail("input scale has shape [" + std::to_string(scales) +
-              "], expected [C] or [num_groups] with C = " + std::to_string(channels) +
-              " (from dY), num_groups = " + std::to_string(groups));
-  group_normalization<T>(call, groups, scales != channels);
+  const Dim groups = checked_groups(call, "dY");
+  group_normalization<T>(call, groups, call.shape("scale").size() != call.dim("C"));
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(group_normalization_grad)
 

@@ -15,6 +15,21 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
+// The attribute num_groups; fails where it does not divide the channels, or the scales fit neither
+// channels nor groups. `input` is the one that carries C first.
+inline Dim checked_groups(Call& call, const std::string& input) {
+  const Dim groups = call.integer("num_groups"), channels = call.dim("C"),
+            scales = call.shape("scale").size();
+  if (channels % groups != 0)
+    call.fail("num_groups is " + std::to_string(groups) +
+              ", expected a divisor of C = " + std::to_string(channels) + " (from " + input + ")");
+  if (scales != channels && scales != groups)
+    call.fail("input scale has shape " + to_string(call.shape("scale")) +
+              ", expected [C] or [num_groups] with C = " + std::to_string(channels) + " (from " +
+              input + "), num_groups = " + std::to_string(groups));
+  return groups;
+}
+
 template <class T> struct GroupNorm {
   Dim images, channels, groups, size, scales;
   bool scale_per_group;  // opset 18: one scale for the channels of a group

@@ -128,10 +128,16 @@ def _slice(x, starts, ends, axes=None, steps=None):
     axes = range(len(starts)) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        if step < 0:
-            raise ValueError("a negative step")
-        index[int(axis)] = slice(int(start), int(end), int(step))
+        index[int(axis)] = _span(x.shape[int(axis)], int(start), int(end), int(step))
     return x[tuple(index)]
+
+
+def _span(size: int, start: int, end: int, step: int) -> slice:
+    """ONNX's slice as Python's: towards the front, an end before the first element is no index."""
+    if step > 0:
+        return slice(start, end, step)
+    start, end = (i + size if i < 0 else i for i in (start, end))
+    return slice(max(min(start, size - 1), 0), None if end < 0 else end, step)
 
 
 def _scatter(x, indices, updates, axis=0):

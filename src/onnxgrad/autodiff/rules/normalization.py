@@ -193,8 +193,12 @@ def instance_normalization(op, input, scale, doutput, *, epsilon, need):
 
 
 @fused("InstanceNormalization", wrt="input scale B")
-def instance_normalization_fused(op, input, scale, doutput, *, epsilon):
-    """All three gradients in one pass."""
+def instance_normalization_fused(op, input, scale, B, output, doutput, *, epsilon):
+    """All three gradients in one pass. Forward, onnxruntime's kernel stays on one core."""
+    channels = op.dims(scale)[0]
+    if isinstance(channels, int) and channels > 0:
+        settings = {"epsilon": epsilon, "num_groups": channels}
+        op.instead(output, op.GroupNormalizationTraining(input, scale, B, **settings))
     return op.InstanceNormalizationGrad(doutput, input, scale, epsilon=epsilon, outputs=3)
 
 
@@ -223,11 +227,11 @@ def group_normalization(op, X, scale, bias, dY, *, epsilon, num_groups, node, ne
 
 
 @fused("GroupNormalization", wrt="X scale bias")
-def group_normalization_fused(op, X, scale, dY, *, epsilon, num_groups):
-    """All three gradients in one pass."""
-    return op.GroupNormalizationGrad(
-        dY, X, scale, epsilon=epsilon, num_groups=num_groups, outputs=3
-    )
+def group_normalization_fused(op, X, scale, bias, Y, dY, *, epsilon, num_groups):
+    """All three gradients in one pass; and one forward, where onnxruntime has a chain of nodes."""
+    settings = {"epsilon": epsilon, "num_groups": num_groups}
+    op.instead(Y, op.GroupNormalizationTraining(X, scale, bias, **settings))
+    return op.GroupNormalizationGrad(dY, X, scale, **settings, outputs=3)
 
 
 @rule("LpNormalization", wrt="input")

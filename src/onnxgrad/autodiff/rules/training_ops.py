@@ -24,6 +24,12 @@ def gelu_training(op, X, dY, *, form="erf", alpha=1.0):
     return op.GeluGrad(dY, X) if form == "erf" else op.FastGeluGrad(dY, X)
 
 
+@_rule("GroupNormalizationTraining", inputs="X scale bias", outputs="Y", wrt="X scale bias")
+def group_normalization_training(op, X, scale, dY, *, attrs):
+    """All three gradients in one pass."""
+    return op.GroupNormalizationGrad(dY, X, scale, **attrs, outputs=3)
+
+
 @_rule("LinearTraining", inputs="X W B", outputs="Y", wrt="X W B")
 def linear_training(op, X, W, dY, *, need):
     """dX, dW and dB in one call, which packs dY once."""

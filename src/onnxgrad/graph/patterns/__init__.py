@@ -4,8 +4,11 @@
     attention.py    softmax(Q·Kᵀ·scale + mask)·V
     heads.py        where its queries, keys and values come from: transposed, or cut out of one packed projection
     activations.py  Gelu by Erf or Tanh, Swish and QuickGelu
+    padding.py      zeros that a convolution can add by itself
+    splits.py       slices that share a tensor out among them
     linear.py       X·W + B with weights that are trained
     norms.py        RMSNormalization and LayerNormalization
+    groups.py       GroupNormalization by way of InstanceNormalization
     rows.py         rows that nobody reads: not a pattern of nodes, but of what is thrown away
     scores.py       the last product of a model and its cross entropy
     packed.py       products with weights in small integers; only where memory is what counts
@@ -24,14 +27,19 @@ import onnx_ir as ir
 from onnxgrad.graph.builder import Builder
 from onnxgrad.graph.patterns.activations import see_activation
 from onnxgrad.graph.patterns.attention import see_attention
+from onnxgrad.graph.patterns.groups import see_group_norm
 from onnxgrad.graph.patterns.linear import see_linear
 from onnxgrad.graph.patterns.matching import Sight, remove_unread
 from onnxgrad.graph.patterns.norms import see_norm
+from onnxgrad.graph.patterns.padding import see_padded_conv
 from onnxgrad.graph.patterns.rows import select_rows
 from onnxgrad.graph.patterns.scores import see_scores
+from onnxgrad.graph.patterns.splits import see_split
 
 Pattern = Callable[[Sight, ir.Node], str | None]
-_PATTERNS: tuple[Pattern, ...] = (see_attention, see_activation, see_norm, see_linear, see_scores)
+_PATTERNS: tuple[Pattern, ...] = (
+    see_attention, see_activation, see_norm, see_group_norm, see_padded_conv, see_split, see_linear, see_scores,
+)  # fmt: skip
 
 
 def see_patterns(

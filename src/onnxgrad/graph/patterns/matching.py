@@ -74,7 +74,9 @@ class Sight:
     def ints(self, value: ir.Value | None) -> list[int] | None:
         """A small constant such as axes."""
         array = self.array(value)
-        return None if array is None else [int(i) for i in array.reshape(-1)]
+        if array is None:
+            return self.op.ints(value)  # of a value whose shape is not known
+        return [int(i) for i in array.reshape(-1)]
 
     def _evaluate(self, value: ir.Value) -> np.ndarray | None:
         node = value.producer()
