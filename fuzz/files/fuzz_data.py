@@ -9,10 +9,18 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-with atheris.instrument_imports(include=["onnxgrad", "numpy"]):
+import engine
+import seeds
+
+ENDINGS = ("npz", "packed.npz", "npy", "csv", "jsonl", "parquet", "png")
+GOOD = {**seeds.datasets(Path()), "png": seeds.picture()}
+STARTS = [bytes([ENDINGS.index(ending)]) + GOOD[ending] for ending in GOOD]
+
+with atheris.instrument_imports(include=["onnxgrad"]):
     import targets
 
-ENDINGS = ("npz", "npy", "csv", "jsonl", "parquet", "png")
+    for ending, content in GOOD.items():  # what is imported where it is used
+        targets.dataset(content, ending)
 
 
 def test_one_input(data: bytes) -> None:
@@ -21,5 +29,4 @@ def test_one_input(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
+    engine.fuzz(test_one_input, STARTS, head=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -149,7 +150,7 @@ def mutate_json(text: bytes, rng: random.Random) -> bytes:
         elif type(holder[key]) in (int, float) and rng.random() < 0.5:
             holder[key] += rng.choice((1, -1, 8, 1 << 40))
         else:
-            holder[key] = rng.choice(VALUES)
+            holder[key] = copy.deepcopy(rng.choice(VALUES))  # a change of it is for this text alone
     return json.dumps(whole[0]).encode()
 
 

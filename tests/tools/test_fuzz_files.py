@@ -79,3 +79,17 @@ def test_a_refusal_that_changes_something_is_a_finding(monkeypatch):
     for foreign in (KeyError("a"), InternalError("a bug"), RuntimeError("x")):
         with pytest.raises(targets.Foreign):
             targets.guarded("x", fails, foreign)
+
+
+def test_an_input_of_a_number_is_the_same_after_any_other():
+    import random
+
+    import mutate
+
+    text = b'{"a": [1, {"b": null}], "c": "d"}'
+    alone = mutate.mutate_json(text, random.Random(300))
+    before = repr(mutate.VALUES)
+    for number in range(300):
+        mutate.mutate_json(text, random.Random(number))
+    assert repr(mutate.VALUES) == before
+    assert mutate.mutate_json(text, random.Random(300)) == alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -200,6 +201,28 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_loads(kind, folder):
     state = trainer.load_checkpoint(folder)
     assert state["step"] == trainer.steps == 1
     assert state["refused"] == [str(caught.value)]
+
+
+STRANGE = [("step", float("nan")), ("step", "1"), ("step", -1), ("step", 1 << 63), ("batches", 1.0), ("seed", False),
+           ("schedule", []), ("callbacks", 0), ("recipe", "x"), ("model", 7), ("optimizer", None), ("progress", 3),
+           ("files", "x"), ("progress", {"epoch": 0.5}), ("progress", {"epochs": {}}),
+           ("progress", {"loss_sum": "0"})]  # fmt: skip
+
+
+def test_a_state_of_strange_values_with_a_right_hash_is_refused(folder):
+    newest = folder / "step-00000002"
+    good = json.loads((newest / "trainer_state.json").read_text())
+    good.pop("sha256")
+    trainer, _ = make()
+    before = bits(trainer)
+    for name, value in STRANGE:
+        state = {**good, name: value}
+        digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+        (newest / "trainer_state.json").write_text(json.dumps({**state, "sha256": digest}))
+        with pytest.raises(CheckpointError, match=r"trainer_state\.json is damaged or foreign"):
+            print(trainer.load_checkpoint(newest), name, value)
+        assert bits(trainer) == before
+    assert trainer.load_checkpoint(folder)["step"] == 1
 
 
 @pytest.mark.parametrize(

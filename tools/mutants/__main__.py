@@ -6,10 +6,11 @@
     python tools/mutants planted                       the mistakes of planted.py, each of which must be noticed
     python tools/mutants report --count 300 --seed 1   the results so far
 
-A mutant gets the tests that run its line: files in turn, the quickest first, some seconds of them; the first that
-fails ends it. Survivors get a second, longer round with the other tests of those files, too. Results are kept in
-build/mutants: a run that was stopped continues, and one that is called again tries its survivors once more, with the
-tests that were recorded since. Survivors for a reason stand in survivors.txt; any other makes the exit code 1.
+A mutant gets the tests that run its line, some seconds of them: first those that run little else, then the quickest of
+every file; the first that fails ends it. Survivors get a second, longer round with the other tests of those files, too.
+Results are kept in build/mutants: a run that was stopped continues, and one that is called again tries its survivors
+once more, with the tests that were recorded since. Survivors for a reason stand in survivors.txt; any other makes the
+exit code 1.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ def chosen_tests(tests: Tests, mutant: Mutant, thorough: bool) -> set[str]:
 
 def judge(tests: Tests, mutant: Mutant, number: int, thorough: bool) -> str | None:
     """Return what noticed the mutant; None for a survivor."""
-    queue = tests.queue(chosen_tests(tests, mutant, thorough), SECONDS[thorough], number)
+    chosen = chosen_tests(tests, mutant, thorough)
+    queue = tests.queue(chosen, mutant.path, SECONDS[thorough], number)
     if not queue:
         return None
     source = FOLDER / f"mutant-{os.getpid()}.py"

@@ -14,8 +14,8 @@ import random
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 LINES = "lines.json"
@@ -62,6 +62,7 @@ class Tests:
             p.parent for p in recordings.glob(f"*/{LINES}")
         ):  # those that are finished
             self._add(folder, source)
+        self._ran: dict[str, Counter[str]] = defaultdict(Counter)  # test → lines of every file
         self._of_file = defaultdict(list)
         for test in self.seconds:
             self._of_file[_file(test)].append(test)
@@ -94,22 +95,47 @@ class Tests:
         """Return all tests of the same files: they share fixtures, and what is computed once."""
         return {t for file in {_file(t) for t in tests} for t in self._of_file[file]}
 
-    def queue(self, tests: Iterable[str], budget: float, seed: object) -> list[str]:
-        """Return tests that take `budget` seconds together: files in turn, the quickest tests of each first."""
+    def queue(self, tests: Iterable[str], path: str, budget: float, seed: object) -> list[str]:
+        """Return tests that take `budget` seconds together: for half of it those that run little but this file, then
+        files in turn, the quickest tests of each first.
+        """
+        rng = random.Random(str(seed))  # not always the same of many that are as good
+        costs = {t: self.seconds[t] * rng.uniform(0.7, 1.4) for t in sorted(tests)}
+        specific = sorted(costs, key=lambda t: (0.05 + costs[t]) / self._share(t, path))
+        chosen = self._within(specific, budget / 2, {})
+        return list(self._within([*specific[:1], *self._in_turn(costs)], budget, chosen))
+
+    def _in_turn(self, costs: dict[str, float]) -> Iterator[str]:
         by_file = defaultdict(list)
-        rng = random.Random(str(seed))
-        for test in sorted(tests):  # not always the same of many that take as long
-            by_file[_file(test)].append((self.seconds[test] * rng.uniform(0.7, 1.4), test))
+        for test, cost in costs.items():
+            by_file[_file(test)].append((cost, test))
         queues = sorted(by_file.values(), key=lambda q: min(q)[0] + self.files[_file(q[0][1])])
         turns = itertools.zip_longest(*map(sorted, queues))
-        chosen, spent, seen = [], 0.0, set()
-        for _, test in (entry for turn in turns for entry in turn if entry):
+        return (entry[1] for turn in turns for entry in turn if entry)
+
+    def _within(
+        self, tests: Iterable[str], budget: float, chosen: dict[str, float]
+    ) -> dict[str, float]:
+        """Add tests with what each costs, as long as the budget is enough; one is always taken."""
+        chosen = dict(chosen)
+        seen, spent = {_file(t) for t in chosen}, sum(chosen.values())
+        for test in tests:
             cost = self.seconds[test] + (0 if _file(test) in seen else self.files[_file(test)])
-            if not spent or spent + cost <= budget:
+            if test not in chosen and (not chosen or spent + cost <= budget):
                 spent += cost
                 seen.add(_file(test))
-                chosen.append(test)
+                chosen[test] = cost
         return chosen
+
+    def _share(self, test: str, path: str) -> float:
+        """Return which part of the lines that a test runs are of this file."""
+        if not self._ran:
+            for file, lines in self._lines.items():
+                for tests in lines.values():
+                    for t in tests:
+                        self._ran[t][file] += 1
+        ran = self._ran.get(test)
+        return max(ran[path], 0.1) / ran.total() if ran else 1e-6
 
 
 def _file(test: str) -> str:

@@ -40,8 +40,18 @@ _TEMPORARY = ".unfinished-"
 _UNFINISHED = re.compile(r"\.unfinished-(\d+)-(old|gone|[0-9a-f]{8})-(.+)")  # process, why, name
 _NAME = re.compile(r"step-\d{8,}")
 _OPTIMIZER_STATE, _CALLBACK = "optimizer/", "callback/"  # prefixes in optimizer.safetensors
-# fields of a TrainState that trainer_state.json holds as they are
-_PLAIN = ("model", "step", "batches", "seed", "optimizer", "schedule", "callbacks", "recipe")
+Kinds = dict[str, "type | tuple[type, ...]"]
+# Fields of a TrainState that trainer_state.json holds as they are, and what each is; an integer is a count.
+_PLAIN: Kinds = {"model": str, "step": int, "batches": int, "seed": int, "optimizer": str, "schedule": dict,
+                 "callbacks": dict, "recipe": dict}  # fmt: skip
+_PROGRESS: Kinds = {
+    "epoch": int,
+    "position": int,
+    "rows": int,
+    "loss_sum": (int, float),
+    "epochs": list,
+    "data": dict,
+}
 
 
 def save(state: TrainState, path: str | os.PathLike[str]) -> Path:
@@ -181,7 +191,7 @@ def read(path: Path) -> TrainState:
     """Return the state of one checkpoint, after checking its files."""
     try:
         written = read_json(inside(STATE, path))
-        files = written["files"]
+        files = dict(written["files"])
         if written["format"] > FORMAT:
             raise CheckpointError(
                 f"{path}: its format is {written['format']}, this onnxgrad reads up to {FORMAT}"
@@ -213,6 +223,8 @@ def _state(written: dict, weights: dict, tensors: dict) -> TrainState:
         written.get("progress"),
         (*_PLAIN, "format", "files", "progress", "versions", "sha256"),
     )
+    _expect(_PLAIN, written)
+    _expect(_PROGRESS, progress or {})
     return TrainState(
         weights=weights,
         optimizer_state=_below(_OPTIMIZER_STATE, tensors),
@@ -221,6 +233,15 @@ def _state(written: dict, weights: dict, tensors: dict) -> TrainState:
         extra={k: v for k, v in written.items() if k not in known},
         **{name: written[name] for name in _PLAIN if name in written},
     )
+
+
+def _expect(kinds: Kinds, values: dict[str, Any]) -> None:
+    """Raise ValueError for a value of another kind than training works with, and for a count that cannot be one."""
+    for name in kinds.keys() & values.keys():
+        value, kind = values[name], kinds[name]
+        counts = kind is not int or (isinstance(value, int) and 0 <= value < 1 << 63)
+        if not isinstance(value, kind) or isinstance(value, bool) or not counts:
+            raise ValueError(f"{name} is {value!r:.60}")
 
 
 def _below(prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
