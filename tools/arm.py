@@ -110,16 +110,18 @@ def build() -> Path:
 
 def compared(there: dict, here: dict) -> str:
     """How many outputs of cases with equal inputs have equal bits, and the operators where some differ."""
-    same, differ = Counter(), Counter()
+    cases, differ, drawn = Counter(), Counter(), 0
     for name in there.keys() & here.keys():
-        if there[name]["in"] == here[name]["in"]:
-            equal = there[name]["out"] == here[name]["out"]
-            (same if equal else differ)[name.partition(":")[0]] += 1
-    equal_everywhere = sorted(same.keys() - differ.keys())
-    drawn = sum(there[n]["in"] != here[n]["in"] for n in there.keys() & here.keys())
+        if there[name]["in"] != here[name]["in"]:
+            drawn += 1
+            continue
+        operator = name.partition(":")[0]
+        cases[operator] += 1
+        differ[operator] += there[name]["out"] != here[name]["out"]
+    found = [f"{op} {n} of {cases[op]}" for op, n in sorted((+differ).items())]
     return (
-        f"{same.total()} of {same.total() + differ.total()} cases have equal bits ({drawn} draw other inputs); "
-        f"in all their cases: {', '.join(equal_everywhere) or 'none'}"
+        f"{cases.total() - differ.total()} of {cases.total()} cases of {len(cases)} operators have equal bits "
+        f"({drawn} draw other inputs); different: {', '.join(found) or 'none'}"
     )
 
 

@@ -2,7 +2,8 @@
 
 dist/ gets a wheel for Python 3.12 and later (stable ABI), one each for 3.10 and 3.11, and the source archive. They run
 on every Linux with glibc 2.28, which auditwheel checks. Kernels are compiled once, for every instruction set.
-`--no-try` leaves out the trial in clean environments, `--python 3.12` builds for one Python.
+Then each wheel is tried in clean environments, and the source archive is built without a network; `--no-try` leaves
+that out, `--python 3.12` builds for one Python.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import try_source
 import try_wheels
 import zig
 from environments import ROOT, environment
@@ -121,7 +123,9 @@ def main() -> int:
     parser.add_argument("--no-try", action="store_true")
     options = parser.parse_args()
     build_all(options.python or list(BUILT_FOR))
-    return 0 if options.no_try else try_wheels.main()
+    if options.no_try:
+        return 0
+    return int(any([try_wheels.main(), try_source.main()]))
 
 
 if __name__ == "__main__":
