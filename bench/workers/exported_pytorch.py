@@ -3,11 +3,9 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from networks import make
-from protocol import serve
+from protocol import serve, steps_of_torch
 
 
 def prepare(folder, threads):
@@ -16,16 +14,7 @@ def prepare(folder, threads):
     network, x, y = make(line["name"])
     forward = torch.compile(network) if line["compile"] else network
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
-    y, losses = y.reshape(-1), []
-
-    def step():
-        loss = F.cross_entropy(forward(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-
-    return step, lambda: {"loss": np.array(losses[:3])}
+    return steps_of_torch(lambda: forward(x), y.reshape(-1), optimizer)
 
 
 if __name__ == "__main__":

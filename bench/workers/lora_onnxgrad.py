@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from lora_networks import KEPT, PROBLEMS, SETTINGS
-from protocol import serve
+from protocol import serve, steps_of_trainer
 
 
 def packed(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -34,13 +34,7 @@ def prepare(folder, threads):
         packed(model) if line["bits"] == 4 else model, loss="cross_entropy",
         optimizer=AdamW(lr=1e-4, weight_decay=0.01), threads=threads, lora=lora,
     )  # fmt: skip
-    x, y = data["x"], data["y"]
-    losses = []
-
-    def step():
-        losses.append(trainer.step(x, y)["loss"])
-
-    return step, lambda: {"loss": np.array(losses[:3] or [trainer.step(x, y)["loss"]])}
+    return steps_of_trainer(trainer, data["x"], data["y"])
 
 
 if __name__ == "__main__":

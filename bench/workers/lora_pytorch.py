@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from lora_networks import KEPT, PROBLEMS, SETTINGS
 from networks import make
-from protocol import serve
+from protocol import serve, steps_of_torch
 from torch import nn
 
 warnings.simplefilter("ignore")
@@ -61,16 +60,7 @@ def prepare(folder, threads):
     model = get_peft_model(network, LoraConfig(target_modules=list(targets), **SETTINGS))
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=1e-4, fused=True)
-    y, losses = y.reshape(-1), []
-
-    def step():
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-
-    return step, lambda: {"loss": np.array(losses[:3])}
+    return steps_of_torch(lambda: model(x), y.reshape(-1), optimizer)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,17 @@ import torch.nn.functional as F
 from torch import nn
 
 
-class PackedAttention(nn.Module):
-    """One product for queries, keys and values, cut after a reshape; PyTorch's own attention."""
+class Attention(nn.Module):
+    """One product for queries, keys and values; PyTorch's own attention."""
 
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+
+class PackedAttention(Attention):
+    """Cut after a reshape."""
 
     def forward(self, x):
         n, s, d = x.shape
@@ -28,13 +32,8 @@ class PackedAttention(nn.Module):
         return self.out(y.transpose(1, 2).reshape(n, s, d))
 
 
-class CausalAttention(nn.Module):
-    """One product, cut by split; causal."""
-
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+class CausalAttention(Attention):
+    """Cut by split; causal."""
 
     def forward(self, x):
         n, s, d = x.shape

@@ -35,6 +35,32 @@ def load_inputs(folder: str) -> dict[str, np.ndarray]:
         return {name: aligned(data[name]) for name in data.files}
 
 
+def steps_of_torch(forward, target, optimizer):
+    """A training step by PyTorch's cross entropy, and its first losses."""
+    from torch.nn import functional
+
+    losses = []
+
+    def step():
+        loss = functional.cross_entropy(forward(), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+    return step, lambda: {"loss": np.array(losses[:3])}
+
+
+def steps_of_trainer(trainer, x, y):
+    """A training step of onnxgrad, and its first losses."""
+    losses = []
+
+    def step():
+        losses.append(trainer.step(x, y)["loss"])
+
+    return step, lambda: {"loss": np.array(losses[:3] or [trainer.step(x, y)["loss"]])}
+
+
 def measure(call, seconds: float, clock=time.perf_counter) -> list[float]:
     """Times of single calls; short calls are timed in groups, so that the clock does not count."""
     group, started = 1, clock()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import onnx
-from protocol import serve
+from protocol import serve, steps_of_trainer
 
 
 def prepare(folder, threads):
@@ -14,13 +14,7 @@ def prepare(folder, threads):
     trainer = onnxgrad.Trainer(
         model, loss="cross_entropy", optimizer=AdamW(lr=1e-4), threads=threads
     )
-    x, y = data["x"], data["y"]
-    losses = []
-
-    def step():
-        losses.append(trainer.step(x, y)["loss"])
-
-    return step, lambda: {"loss": np.array(losses[:3] or [trainer.step(x, y)["loss"]])}
+    return steps_of_trainer(trainer, data["x"], data["y"])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from protocol import serve
+from protocol import serve, steps_of_torch
 
 
 def mlp(w, x):
@@ -133,16 +133,8 @@ def prepare(folder, threads):
     trained = [t.requires_grad_() for n, t in w.items() if not n.endswith(("/m", "/v"))]
     optimizer = torch.optim.AdamW(trained, lr=1e-4, fused=True)
     x, y = torch.tensor(data["x"]), torch.tensor(data["y"]).flatten()
-    forward, losses = FORWARD[line["name"]], []
-
-    def step():
-        loss = F.cross_entropy(forward(w, x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-
-    return step, lambda: {"loss": np.array(losses[:3])}
+    forward = FORWARD[line["name"]]
+    return steps_of_torch(lambda: forward(w, x), y, optimizer)
 
 
 if __name__ == "__main__":

@@ -127,6 +127,16 @@ class Case:
             bound = self.bound(name, dtype)
             assert error <= bound, f"{self}: {name} is off by {error:.3g}, allowed {bound:.3g}"
 
+    def assert_same_on_threads(self, dtype, threads=(1, 2)) -> None:
+        """Within the bound, and the same bits on any number of threads."""
+        found = []
+        for count in threads:
+            kernels.set_num_threads(count)
+            found.append(self.run_numpy(dtype))
+        self.assert_close(found[0], dtype)
+        for other in found[1:]:
+            assert all(found[0][name].tobytes() == other[name].tobytes() for name in other)
+
     def _dtype_of(self, output, dtype):
         kind = next(t.type for t in self.contract.outputs if t.name == output)
         return dtype if kind == "T" else np.dtype(kind)

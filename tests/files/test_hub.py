@@ -72,21 +72,12 @@ def test_every_command_takes_an_address(cache, capsys):
         assert (code, err) == (0, ""), arguments
 
 
+def train(capsys, *more: object) -> tuple[int, str, str]:
+    return run(capsys, "train", MODEL, "--data", "d.npz", "-o", "t.onnx", *more)
+
+
 def test_training_keeps_the_address_and_writes_a_card(cache, capsys):
-    code, _, err = run(
-        capsys,
-        "train",
-        MODEL,
-        "--data",
-        "d.npz",
-        "-o",
-        "t.onnx",
-        "--epochs",
-        2,
-        "--lr",
-        0.05,
-        "--quiet",
-    )
+    code, _, err = train(capsys, "--epochs", 2, "--lr", 0.05, "--quiet")
     assert (code, err) == (0, "")
     assert json.loads(Path("runs/model-1/args.json").read_text())["model"] == MODEL
     text = Path("runs/model-1/README.md").read_text()
@@ -179,19 +170,7 @@ class Hub:
 def test_a_push_uploads_model_classes_and_card(cache, capsys, monkeypatch):
     pretended = Hub()
     monkeypatch.setattr(hub, "api", lambda: pretended)
-    code, out, err = run(
-        capsys,
-        "train",
-        MODEL,
-        "--data",
-        "d.npz",
-        "-o",
-        "t.onnx",
-        "--epochs",
-        1,
-        "--push",
-        "me/tuned",
-    )
+    code, out, err = train(capsys, "--epochs", 1, "--push", "me/tuned")
     assert (code, err) == (0, "")
     assert "pushed  https://huggingface.co/me/tuned" in out
     assert pretended.repositories == {"me/tuned": True}

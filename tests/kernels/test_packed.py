@@ -40,12 +40,7 @@ def test_any_sizes_match_the_reference_on_one_and_two_threads(op, rows, K, N, da
     build, factor, strategy = KINDS[op]
     case = build(factor, "drawn", rows, K, N, **data.draw(strategy)).of(contracts()[op])
     for dtype in DTYPES:
-        kernels.set_num_threads(1)
-        got = case.run_numpy(dtype)
-        kernels.set_num_threads(2)
-        again = case.run_numpy(dtype)
-        case.assert_close(got, dtype)
-        assert all(got[name].tobytes() == again[name].tobytes() for name in got)
+        case.assert_same_on_threads(dtype)
 
 
 def nbits(A=(2, 64), B=(3, 2, 16), scales=(3, 2), **more):

@@ -36,14 +36,22 @@ def tokenizer(path: str, words: list[str]) -> None:
     made.save(path)
 
 
-def classifier(path: str, words: int, classes: int) -> None:
-    """Embeddings -> a convolution over three words -> the largest of each, without the padding -> classes."""
+def convolved_words() -> list[onnx.NodeProto]:
+    """Embeddings -> a convolution over three words, `r`: [N, channels, T]."""
     make = onnx.helper.make_node
-    nodes = [
+    return [
         make("Gather", ["e", "input_ids"], ["x"]),
         make("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
         make("Conv", ["t", "k", "b1"], ["c"], kernel_shape=[3], pads=[1, 1]),
         make("Relu", ["c"], ["r"]),
+    ]
+
+
+def classifier(path: str, words: int, classes: int) -> None:
+    """Embeddings -> a convolution over three words -> the largest of each, without the padding -> classes."""
+    make = onnx.helper.make_node
+    nodes = [
+        *convolved_words(),
         make("Cast", ["attention_mask"], ["m"], to=onnx.TensorProto.FLOAT),
         make("Unsqueeze", ["m", "one"], ["m1"]),
         make("Mul", ["r", "m1"], ["used"]),
@@ -81,10 +89,7 @@ def tagger(path: str, words: int, classes: int, *, last: bool) -> None:
     """Embeddings -> a convolution over three words -> a class for each: [N, C, T], or [N, T, C] with `last`."""
     make = onnx.helper.make_node
     nodes = [
-        make("Gather", ["e", "input_ids"], ["x"]),
-        make("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
-        make("Conv", ["t", "k", "b1"], ["c"], kernel_shape=[3], pads=[1, 1]),
-        make("Relu", ["c"], ["r"]),
+        *convolved_words(),
         make("Transpose", ["r"], ["rt"], perm=[0, 2, 1]),
         make("MatMul", ["rt", "w"], ["p"]),
         make("Add", ["p", "b"], ["logits" if last else "s"]),
