@@ -19,7 +19,7 @@ COLOURS = ("#2a78d6", "#d1495b", "#2a9d5c", "#b8860b", "#8250df", "#0a7e8c", "#b
 STYLE = """
 .chart text{font:11px system-ui,sans-serif;fill:#59636e}.chart .title{font-size:12px;font-weight:600;fill:#1f2328}
 .chart .grid{stroke:#d1d9e0;stroke-width:1}.chart .mark{stroke:#59636e;stroke-dasharray:4 3}
-.chart .spot{opacity:.5;fill:#2a78d6}.chart .line{fill:none;stroke-width:1.8;stroke-linejoin:round}
+.chart .spot{opacity:.5}.chart .line{fill:none;stroke-width:1.8;stroke-linejoin:round}
 @media (prefers-color-scheme:dark){.chart text{fill:#9198a1}.chart .title{fill:#e6edf3}.chart .grid{stroke:#30363d}
 .chart .mark{stroke:#9198a1}}
 """
@@ -174,7 +174,9 @@ class Chart:
 def _label(value: float) -> str:
     if value == 0:
         return "0"
-    return f"{value:.0e}".replace("e-0", "e-") if abs(value) < 1e-3 else grouped(value)
+    if 1e-3 <= abs(value) < 1e6:
+        return grouped(value)
+    return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-").replace("e+0", "e")
 
 
 class Picture:
