@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from onnx import numpy_helper
 from torch_layers import LAYERS, Missing, ints
+from torch_moves import MOVES
 
 INTEGERS = (torch.int64, torch.int32, torch.int8, torch.uint8)
 
@@ -66,6 +67,8 @@ class _Graph:
             return tuple(self.run(attributes[taken], values).values())
         if node.op_type == "Loop":
             return self._loop(node, attributes, values)
+        if node.op_type == "Scan":
+            return self._scan(node, attributes, values)
         function = TABLE.get(node.op_type) if node.domain in ("", "ai.onnx") else None
         if function is None:
             raise Missing(f"{node.domain or 'ai.onnx'}.{node.op_type}")
@@ -93,6 +96,33 @@ class _Graph:
             state, step = results[: len(state)], step + 1
             rows.append(results[len(state) :])
         return (*state, *(torch.stack(column) for column in zip(*rows, strict=True)))
+
+    def _scan(self, node: onnx.NodeProto, attributes: dict[str, Any], values: dict) -> tuple:
+        """Opset 9 and later: states, then sequences along their axes, forwards or backwards."""
+        body, count = attributes["body"], attributes["num_scan_inputs"]
+        given = [values[name] for name in node.input]
+        state, columns = given[:-count], given[-count:]
+        kept = len(body.output) - len(state)
+        axes = attributes.get("scan_input_axes", [0] * count)
+        turned = attributes.get("scan_input_directions", [0] * count)
+        columns = [
+            (x.flip(i) if back else x).movedim(i, 0)
+            for x, i, back in zip(columns, axes, turned, strict=True)
+        ]
+        rows = []
+        for step in range(len(columns[0])):
+            parts = (*state, *(column[step] for column in columns))
+            named = {i.name: v for i, v in zip(body.input, parts, strict=True)}
+            results = list(self.run(body, {**values, **named}).values())
+            state = results[: len(state)]
+            rows.append(results[len(state) :])
+        axes = attributes.get("scan_output_axes", [0] * kept)
+        turned = attributes.get("scan_output_directions", [0] * kept)
+        made = [
+            (torch.stack(column).flip(0) if back else torch.stack(column)).movedim(0, i)
+            for column, i, back in zip(zip(*rows, strict=True), axes, turned, strict=True)
+        ]
+        return (*state, *made)
 
 
 def _axes(given: tuple, attributes: dict[str, Any], at: int = 0) -> list[int] | None:
@@ -240,12 +270,18 @@ def _pad(g, a, x, *given):
     return x
 
 
+def _hard_swish(x):
+    """With 1/6 as a float, which is what a graph can hold of it."""
+    return x * (float(np.float32(1 / 6)) * x + 0.5).clamp(0, 1)
+
+
 def _where(g, a, c, x, y):
     return torch.where(c, x, y)
 
 
 TABLE: dict[str, Callable] = {
     **LAYERS,
+    **MOVES,
     "Abs": _unary(torch.abs), "Add": _binary(torch.add), "And": _binary(torch.logical_and),
     "ArgMax": lambda g, a, x: x.argmax(a.get("axis", 0), bool(a.get("keepdims", 1))),
     "Cast": _cast,
@@ -261,7 +297,7 @@ TABLE: dict[str, Callable] = {
     "GlobalMaxPool": lambda g, a, x: x.amax(tuple(range(2, x.dim())), keepdim=True),
     "Greater": _binary(torch.gt), "GreaterOrEqual": _binary(torch.ge),
     "HardSigmoid": lambda g, a, x: (a.get("alpha", 0.2) * x + a.get("beta", 0.5)).clamp(0, 1),
-    "HardSwish": _unary(F.hardswish), "Identity": _unary(lambda x: x),
+    "HardSwish": _unary(_hard_swish), "Identity": _unary(lambda x: x),
     "LeakyRelu": lambda g, a, x: F.leaky_relu(x, a.get("alpha", 0.01)),
     "Less": _binary(torch.lt), "LessOrEqual": _binary(torch.le), "Log": _unary(torch.log),
     "LogSoftmax": lambda g, a, x: _softmax(g, a, x, F.log_softmax), "MatMul": _binary(torch.matmul),

@@ -83,10 +83,15 @@ def _windows(x, kernel, a, fill):
 
 
 def _max_pool(g, a, x):
-    if g.outputs > 1:
-        raise Missing("MaxPool with indices")
     kernel = a["kernel_shape"]
-    return _windows(x, kernel, a, -math.inf).flatten(-len(kernel)).max(-1).values
+    found = _windows(x, kernel, a, -math.inf).flatten(-len(kernel)).max(-1)
+    if g.outputs == 1:
+        return found.values
+    if a.get("storage_order"):
+        raise Missing("MaxPool with indices by columns")
+    flat = torch.arange(x.numel(), dtype=torch.float64).reshape(x.shape)
+    places = _windows(flat, kernel, a, -1.0).flatten(-len(kernel))
+    return found.values, places.gather(-1, found.indices[..., None])[..., 0].long()
 
 
 def _average_pool(g, a, x):

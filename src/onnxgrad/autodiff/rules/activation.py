@@ -3,7 +3,12 @@
 import math
 
 from onnxgrad.autodiff.rule import fused, rule
-from onnxgrad.autodiff.rules._slopes import sigmoid_slope, tanh_slope
+from onnxgrad.autodiff.rules._slopes import (
+    exact_sigmoid_slope,
+    is_answer,
+    sigmoid_slope,
+    tanh_slope,
+)
 
 
 def _negative_part(op, X, dY, slope):
@@ -14,8 +19,21 @@ def _negative_part(op, X, dY, slope):
 rule("Relu", X=lambda op, X, dY: op.Where(op.Greater(X, 0.0), dY, 0.0))
 fused("Relu", X=lambda op, X, dY: op.ReluGrad(dY, X))
 
-rule("Sigmoid", X=lambda op, Y, dY: op.Mul(dY, sigmoid_slope(op, Y)))
-fused("Sigmoid", X=lambda op, Y, dY: op.SigmoidGrad(dY, Y))
+
+@rule("Sigmoid", wrt="X")
+def sigmoid(op, X, Y, dY, *, node):
+    """By Y, which is at hand; probabilities that a model answers may be tiny, and go by X."""
+    slope = exact_sigmoid_slope(op, X) if is_answer(node) else sigmoid_slope(op, Y)
+    return op.Mul(dY, slope)
+
+
+@fused("Sigmoid", wrt="X")
+def sigmoid_by_kernel(op, X, Y, dY, *, node):
+    """The kernel reads Y."""
+    if is_answer(node):
+        return op.Mul(dY, exact_sigmoid_slope(op, X))
+    return op.SigmoidGrad(dY, Y)
+
 
 rule("Tanh", input=lambda op, output, doutput:
      op.Mul(doutput, tanh_slope(op, output)))  # fmt: skip
