@@ -29,7 +29,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -115,10 +115,8 @@ def gradients(path: Path, wrt: list[str] | None, feeds: dict, cotangents: dict) 
 def _count(model) -> int:
     """How many gradients a model made by vjp has: outputs that end so, counted from the last."""
     names = [o.name for o in model.graph.output]
-    count = 0
-    while count < len(names) and names[-1 - count].endswith("_grad"):
-        count += 1
-    return count
+    others = [i for i, name in enumerate(names) if not name.endswith("_grad")]
+    return len(names) - 1 - others[-1] if others else len(names)
 
 
 def _error(got: np.ndarray, want: np.ndarray, whole: float) -> float:
@@ -135,20 +133,20 @@ def judge(found: dict, references: dict, own: dict | None = None) -> Verdict:
     worst, bad, hard = 0.0, [], 0
     for name, reference in references.items():
         fused, standard = (found[ops][name].reshape(reference.shape) for ops in found)
-        errors = [_error(g, reference, whole) for g in (fused, standard)]
-        errors.append(_error(fused, standard, whole))
+        pairs = ((fused, reference), (standard, reference), (fused, standard))
+        errors = [_error(*pair, whole) for pair in pairs]
         allowed = max(BOUND, SLACK * own[name]) if own else BOUND
         hard += max(errors) > BOUND and max(errors) <= allowed
         if not max(errors) <= allowed:
             bad.append((name, max(errors)))
         elif max(errors) <= BOUND:
             worst = max(worst, max(errors))
-    apart = f", {hard} as far off as PyTorch's own float32" if hard else ""
-    text = f"{len(references)} parameters, worst {worst:.1e}{apart}"
+    text = f"{len(references)} parameters, worst {worst:.1e}"
+    text += f", {hard} as far off as PyTorch's own float32" if hard else ""
     if not bad:
         return Verdict("right", text)
-    listed = ", ".join(f"{name} {error:.1e}" for name, error in bad[:4])
-    return Verdict("wrong", f"{text}; off: {listed}", max(error for _, error in bad))
+    off = ", ".join(f"{n} {error:.1e}" for n, error in bad[:4])
+    return Verdict("wrong", f"{text}; off: {off}", max(error for _, error in bad))
 
 
 # ---- a reference of its own
@@ -245,8 +243,7 @@ def check_with_torch(task: Task) -> Verdict:
         formulas = _in_double(torch_graph, standard, feeds, cotangents, exact, whole)
     except torch_graph.Missing as missing:
         verdict = judge(found, exact, own)
-        verdict.text += f"; not in float64: {missing}"
-        return verdict
+        return replace(verdict, text=f"{verdict.text}; not in float64: {missing}")
     verdict = judge(found, _weights(task.path, exact), own)
     if formulas > EXACT:
         verdict.state = "wrong"
@@ -275,9 +272,8 @@ def _weights(path: Path, references: dict) -> dict:
 
 
 def _names(gradient) -> list[str]:
-    names = [o.name for o in gradient.graph.output][
-        -_count(gradient) or len(gradient.graph.output) :
-    ]
+    outputs = gradient.graph.output
+    names = [o.name for o in outputs][-_count(gradient) or len(outputs) :]
     return [n.removesuffix("_grad") for n in names]
 
 
@@ -387,14 +383,14 @@ def main() -> None:
     parser.add_argument("--inputs", type=Path, help="shapes of inputs, as JSON")
     arguments = parser.parse_args()
     inputs = json.loads(arguments.inputs.read_text()) if arguments.inputs else {}
-    counts: Counter[str] = Counter()
+    counts = Counter()
     for task in tasks(arguments.folder, arguments.only, inputs):
         started = time.perf_counter()
         verdict = _in_process(task)
         counts[verdict.state] += 1
         text = verdict.text if verdict.state == "refused" else verdict.text[:300]
-        seconds = time.perf_counter() - started
-        print(f"{verdict.state:8} {task.name} ({seconds:.1f} s): {text}", flush=True)
+        took = f"{time.perf_counter() - started:.1f} s"
+        print(f"{verdict.state:8} {task.name} ({took}): {text}", flush=True)
     print(", ".join(f"{n} {state}" for state, n in counts.items()) or "no model was found")
     sys.exit(not counts or bool(counts["wrong"] + counts["failed"]))
 

@@ -45,8 +45,16 @@ def computed() -> onnx.ModelProto:
     return models.model(nodes, {"mul": models.normal(4, 3)}, y=("N", 3), infos=infos)
 
 
+def scaled() -> onnx.ModelProto:
+    """A parameter of the network itself, whose formula is the last call alone: spectral norm, a temperature."""
+    infos = {"div": {models.FOLDED: "['prototypes', 'clone', 'val_0']"}}
+    nodes = [models.node("MatMul", "x div", "y")]
+    return models.model(nodes, {"div": models.normal(4, 3)}, y=("N", 3), infos=infos)
+
+
 SAID = {
     "computed weights": computed,
+    "computed weights, by the last call": scaled,
     "untied": models.torchscript_norms,
     "tied": models.tied_embedding,
     "tied, transposed": lambda: models.tied_embedding(True),

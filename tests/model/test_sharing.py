@@ -152,6 +152,31 @@ def test_a_bias_that_the_exporter_dropped_is_back(tmp_path):
     assert kinds(model) == {"restored": ["fc.bias"]}
 
 
+def test_a_bias_that_the_exporter_dropped_from_two_calls_of_one_layer_is_one():
+    """`fc` is called twice, and again as `same`, another module with fc's parameters."""
+    call = "fc weight bias"
+    nodes = [models.node("Gemm", f"{x} fc.weight", y, call=call) for x, y in ("xa", "ab", "by")]
+    nodes[2].metadata_props[1].value = str(["", "same", "call"])
+    model = models.model(nodes, {"fc.weight": models.normal(4, 4)}, y=("N", 4))
+    assert TrainableModel(model).select("all") == ["fc.weight", "fc.bias"]
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["Gemm", "MatMul and Add"])
+def test_layers_that_share_their_matrix_share_their_bias(split):
+    """Two modules with one weight and one bias, written without a trace; the third has its own."""
+    nodes = []
+    for x, y, w in (("x", "a", "f.weight"), ("a", "b", "f.weight"), ("b", "y", "g.weight")):
+        name = f"/{'same' if y == 'b' else w[0]}/Gemm"
+        if split:
+            nodes.append(models.node("MatMul", f"{x} {w}", f"{y}.m", f"{name}.m"))
+            nodes.append(models.node("Add", f"{y}.m f.bias", y, name))
+        else:
+            nodes.append(models.node("Gemm", f"{x} {w} f.bias", y, name))
+    tensors = {"f.weight": models.normal(4, 4), "g.weight": models.normal(4, 4)}
+    model = models.model(nodes, {**tensors, "f.bias": models.zeros(4)}, y=("N", 4))
+    assert set(TrainableModel(model).select("all")) == {*tensors, "f.bias", "g.bias"}
+
+
 def test_a_row_that_was_expanded_to_the_batch_trains_as_one(tmp_path):
     token = np.tile(models.normal(1, 1, 4), (6, 1, 1))
     nodes = [models.node("Concat", "expand x", "c", axis=1), models.node("MatMul", "c w", "y")]

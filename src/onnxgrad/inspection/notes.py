@@ -15,10 +15,11 @@ _ZERO_POINTS = {("QuantizeLinear", 2), ("DequantizeLinear", 2)}
 LARGE_CONSTANT = 64  # elements: smaller constants are settings, not weights
 
 
-def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
+def notes(original: ir.Model, prepared: ir.Model, weights: set[str]) -> list[Note]:
     """One record for each thing worth knowing, the most important first.
 
-    `prepared` is what is trained: integers that train through their rounding are floats there.
+    `prepared` is what is trained: integers that train through their rounding are floats there;
+    `weights` are the tensors that "all" means.
     """
     if not len(prepared.graph):
         return []
@@ -26,7 +27,7 @@ def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
         "integer weights": _integer_weights(original, prepared),
         "weights in bodies": _weights_in_bodies(original),
         "folded batch norm": _folded_batch_norm(prepared),
-        "computed weights": _computed_weights(prepared),
+        "computed weights": _computed_weights(prepared, weights),
         "dropout removed": _dropout_removed(original),
         "weights in constants": _weights_in_constants(original),
         "old opset": _old_opset(original),
@@ -84,9 +85,13 @@ def _folded_batch_norm(model: ir.Model) -> str:
     )
 
 
-def _computed_weights(model: ir.Model) -> str:
+def _computed_weights(model: ir.Model, weights: set[str]) -> str:
     """Weight normalisation and the like, which the newer exporter of PyTorch computes beforehand."""
-    made = {v.name: origin.computed_by(v.metadata_props) for v in model.graph.initializers.values()}
+    made = {
+        name: origin.computed_by(name, v.metadata_props)
+        for name, v in model.graph.initializers.items()
+        if name in weights
+    }
     made = {name: by for name, by in made.items() if by[0]}
     if not made:
         return ""

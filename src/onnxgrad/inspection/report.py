@@ -137,7 +137,11 @@ def inspect(
         obstacles=_obstacles(subject, tensors, examination, blocked),
         guess=guess(examination.model),
         cost=cost,
-        notes=[*_judged_note(subject), *subject.notes(tensors), *notes(original, subject.graph)],
+        notes=[
+            *_judged_note(subject),
+            *subject.notes(tensors),
+            *notes(original, subject.graph, {t.name for t in tensors if t.trained}),
+        ],
     )
 
 

@@ -147,17 +147,22 @@ def same_but_numbers(a: str, b: str) -> bool:
 
 
 _FORMULAS = re.compile(
-    r"(div|sqrt|rsqrt|reciprocal|exp|log|sigmoid|tanh|softplus|softmax|linalg_\w+|norm|var|std)(_\d+)?"
+    r"(div|sqrt|rsqrt|reciprocal|exp|log|sigmoid|tanh|softplus|softmax|linalg_\w+|norm|var|std|mul|add|sub|rsub"
+    r"|neg|pow|abs|relu|sum|mean|dot|vdot|mv|mm|matmul|bmm|where|clamp\w*)(_\d+)?"
 )
 
 
-def computed_by(metadata: Mapping[str, str]) -> tuple[str, str]:
+def computed_by(name: str, metadata: Mapping[str, str]) -> tuple[str, str]:
     """Return a parameter and a formula that the newer exporter computed a tensor from beforehand; "" where it did not.
 
-    >>> computed_by({FOLDED: "['div', 'linalg_vector_norm', 'conv.original1', 'val_0']"})
+    The result has the name of the last call.
+
+    >>> computed_by("mul", {FOLDED: "['div', 'linalg_vector_norm', 'conv.original1', 'val_0']"})
     ('conv.original1', 'div')
+    >>> computed_by("val_3", {FOLDED: "['fc.weight', 'val_0']"})
+    ('', '')
     """
     names = folded_from(metadata)
-    formulas = [n for n in names if _FORMULAS.fullmatch(n)]
-    parameters = [n for n in names if "." in n]
+    formulas = [n for n in [*names, name] if _FORMULAS.fullmatch(n)]
+    parameters = [n for n in names if not (_CALLS.fullmatch(n) or _FORMULAS.fullmatch(n))]
     return (parameters[0], formulas[0]) if formulas and parameters else ("", "")

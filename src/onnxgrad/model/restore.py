@@ -29,24 +29,22 @@ class Restore(Change):
     def rewrite(self, source: OriginalModel) -> None:
         graph = source.proto.graph
         taken = {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+        made: dict[tuple[str, int], str] = {}  # a layer that is called twice has one bias
         for node in graph.node:
             bare = len(node.input) < 3 or not node.input[2]
             if node.op_type not in _LAYERS or node.domain or not bare or len(node.input) < 2:
                 continue
-            name, weight = _bias_of(node), source.tensors.get(node.input[1])
-            if not name or weight is None or weight.data_type not in FLOATS:
+            token, weight = _bias_of(node), source.tensors.get(node.input[1])
+            if not token or weight is None or weight.data_type not in FLOATS:
                 continue
-            name = fresh(name, taken)
-            taken.add(name)
             size = _channels(node, list(weight.dims))
-            tensor = onnx.TensorProto(name=name, data_type=weight.data_type, dims=[size])
-            tensor.raw_data = bytes(
-                size * helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
-            )
-            graph.initializer.append(tensor)
+            if (token, size) not in made:
+                made[token, size] = name = fresh(_name(token, node), taken)
+                taken.add(name)
+                graph.initializer.append(_zeros(name, weight.data_type, size))
             del node.input[2:]
-            node.input.append(name)
-            self.names.append(name)
+            node.input.append(made[token, size])
+        self.names += made.values()
         source.refresh()
 
     def describe(self) -> Iterable[Note]:
@@ -62,11 +60,24 @@ class Restore(Change):
 
 
 def _bias_of(node: onnx.NodeProto) -> str:
-    """Return the name of the bias in the call that became a layer, "" where it had none."""
+    """Return the bias in the call that became a layer, as the exporter mangles it; "" where it had none."""
+    tokens = origin.parameters_of(origin.properties(node.metadata_props))
+    return next((t for t in tokens if t.startswith("p_") and t.endswith("_bias")), "")
+
+
+def _name(token: str, node: onnx.NodeProto) -> str:
+    """Return the bias's own name: beside its weight's, which the file has, or by the module that is called."""
+    beside = node.input[1].removesuffix("weight") + "bias"
+    if "p_" + beside.replace(".", "_").lower() == token:
+        return beside
     metadata = origin.properties(node.metadata_props)
-    tokens = [t for t in origin.parameters_of(metadata) if t.startswith("p_")]
-    token = next((t for t in tokens if t.endswith("_bias") or t == "p_bias"), "")
-    return origin.unmangled(token, origin.scope_of(node.name, metadata)) if token else ""
+    return origin.unmangled(token, origin.scope_of(node.name, metadata))
+
+
+def _zeros(name: str, kind: int, size: int) -> onnx.TensorProto:
+    tensor = onnx.TensorProto(name=name, data_type=kind, dims=[size])
+    tensor.raw_data = bytes(size * helper.tensor_dtype_to_np_dtype(kind).itemsize)
+    return tensor
 
 
 def _channels(node: onnx.NodeProto, dims: list[int]) -> int:

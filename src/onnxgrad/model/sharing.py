@@ -75,6 +75,7 @@ class Uses:
         self.sites: dict[str, list[Site]] = {}
         self.copies: dict[str, list[onnx.NodeProto]] = {}  # value -> Identity nodes that read it
         outputs = {v.name for v in graph.output}
+        self.producers = {o: node for node in graph.node for o in node.output}
         for node in graph.node:
             copy = node.op_type == "Identity" and not node.domain and node.output[0] not in outputs
             if copy:
@@ -90,6 +91,20 @@ class Uses:
         for node in self.copies.get(name, ()):
             sites += self.of(node.output[0])
         return sites
+
+    def matrix_beside(self, site: Site) -> str:
+        """Return what a layer multiplies by whose bias a site reads; "" where it is none."""
+        node = site.node
+        if node.op_type == "Add":
+            other = node.input[1 - site.index] if len(node.input) == 2 else ""
+            node = self.producers.get(other, node)
+            index = 1 if node.op_type in ("MatMul", "Conv") else 0
+        else:
+            index = 1 if site.index == 2 and node.op_type in _BIASED else 0
+        return node.input[1] if index else ""
+
+
+_BIASED = ("Gemm", "Conv", "ConvTranspose")
 
 
 def _sites(node: onnx.NodeProto) -> Iterator[Site]:
@@ -117,8 +132,20 @@ def shared_tensors(source: OriginalModel) -> Iterator[Shared]:
             continue
         if not _may_learn(tensor, sites, infos.get(tensor.name, {})):
             continue
-        places = _places(tensor.name, sites, infos, taken, merged)
+        beside = _beside(source, uses, sites)
+        places = _places(tensor.name, sites, infos, taken, merged, beside)
         yield Shared(tensor, places, is_uniform(source.array(tensor.name)))
+
+
+def _beside(source: OriginalModel, uses: Uses, sites: list[Site]) -> dict[int, str]:
+    """Return for the biases among the sites the matrix of their layer, where several layers share it.
+
+    Layers with one matrix, which did not become equal by chance, have one bias.
+    """
+    found = {id(site): uses.matrix_beside(site) for site in sites}
+    names = set(found.values()) & set(source.tensors)
+    one = {n for n in names if len(uses.of(n)) > 1 and not is_uniform(source.array(n))}
+    return {key: name for key, name in found.items() if name in one}
 
 
 def is_uniform(array: np.ndarray) -> bool:
@@ -140,12 +167,21 @@ def _may_learn(tensor: onnx.TensorProto, sites: list[Site], metadata: dict[str, 
 
 
 def _places(
-    name: str, sites: list[Site], infos: dict, taken: set[str], merged: bool
+    name: str,
+    sites: list[Site],
+    infos: dict,
+    taken: set[str],
+    merged: bool,
+    beside: dict[int, str],
 ) -> list[Place]:
     """Group the sites of a tensor by the parameter that each of them read before the export."""
     groups: dict[tuple, Place] = {}
+    of_matrix: dict[str, tuple] = {}
     for site in sites:
         key, place = _parameter(name, site, infos, merged)
+        if id(site) in beside:
+            known = of_matrix.setdefault(beside[id(site)], key)
+            key = key if place.sure else known
         groups.setdefault(key, place).sites.append(site)
     found = list(groups.values())
     direct = [p for p in found if p.sites[0].value == name]
