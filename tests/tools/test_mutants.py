@@ -66,6 +66,15 @@ def test_a_statement_is_removed_and_wording_stays():
     }
 
 
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [("MOST = 1 << 16", 0), ("MOST: float = 2e-3", 0), ("MOST = 3", 2), ("most = 16", 2), ("MOST = f(16, 17)", 5),
+     ("def f():\n    file.close()", 0), ("def f():\n    time.sleep(3)", 0), ("run(a, timeout=60)", 0)],
+)  # fmt: skip
+def test_choices_and_housekeeping_stay(source, count):
+    assert len(changes.mutants("a.py", source + "\n")) == count
+
+
 def test_planted_mistakes_fit_the_source():
     for mutant in planted.mutants(ROOT / "src"):
         source = (ROOT / "src" / mutant.path).read_text(encoding="utf-8")

@@ -2,7 +2,9 @@
 else could stand there.
 
 Only what decides something is changed. Texts, annotations, imports and what a `raise` says stay as they are: another
-wording is no other behaviour. That a `raise` is there at all is changed.
+wording is no other behaviour. That a `raise` is there at all is changed. Limits and sizes that somebody chose (a number
+from 10 on or a fraction, under a name in capitals), how long something waits, and when a file is closed or flushed
+stay, too: one more or less is another choice, and no mistake.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ COMMUTE = {"Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "max", "min"
 LOOKS = {"help", "metavar", "because", "instead", "description", "prog", "epilog", "usage", "title", "box", "pad_edge",
          "padding", "header_style", "style", "no_wrap", "justify", "overflow", "strict", "encoding", "stacklevel",
          "show_header", "expand", "highlight", "indent", "formatter_class", "hint", "lineterminator",
-         "slots", "frozen", "repr"}  # fmt: skip
+         "slots", "frozen", "repr", "timeout"}  # fmt: skip
+# What only takes time or gives something back.
+HOUSEKEEPING = {"sleep", "flush", "fsync", "close", "collect", "simplefilter", "filterwarnings"}
+CHOSEN_FROM = 10
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,8 @@ def _parts(node: ast.AST) -> Iterator[ast.AST]:
         return
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
         return
+    if _is_housekeeping(node) or _is_chosen(node):
+        return
     for name, value in ast.iter_fields(node):
         if isinstance(node, ast.keyword) and node.arg in LOOKS:
             continue
@@ -187,6 +194,8 @@ def statement(node: ast.AST, function) -> Iterator[Change]:
         return
     if isinstance(node, ast.Raise) and "NotImplementedError" in ast.dump(node):
         return
+    if isinstance(node, ast.Expr) and _is_housekeeping(node.value):
+        return
     calls = isinstance(node, ast.Expr) and isinstance(node.value, (ast.Call, ast.Await))
     if calls or isinstance(node, (ast.AugAssign, ast.Raise, ast.Delete)):
         yield "statement removed", node, "pass"
@@ -251,6 +260,25 @@ def _is_text(node: ast.AST) -> bool:
         for n in ast.walk(node)
         if isinstance(n, (ast.Constant, ast.JoinedStr))
     )
+
+
+def _is_housekeeping(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    return getattr(node.func, "attr", getattr(node.func, "id", "")) in HOUSEKEEPING
+
+
+def _is_chosen(node: ast.AST) -> bool:
+    """Whether a name in capitals gets a number that could as well be another."""
+    if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+        return False
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    named = all(isinstance(t, ast.Name) and t.id.isupper() for t in targets)
+    try:
+        value = eval(compile(ast.Expression(node.value), "", "eval"), {"__builtins__": {}})
+    except Exception:  # no plain number
+        return False
+    return named and type(value) in (int, float) and (value >= CHOSEN_FROM or type(value) is float)
 
 
 def _is_none(node: ast.expr) -> bool:
