@@ -1,8 +1,9 @@
 """Run onnxgrad on an emulated ARM processor: `make arm`.
 
 qemu runs programs of aarch64 on this machine. A Debian for arm64 is unpacked under .envs, with its Python 3.11 and
-onnxruntime's own aarch64 wheel; apt finds it where this machine's packages come from. Then: the C++ tests; every case
-of every operator, judged, and compared bit for bit with the instruction sets of this machine; the demo for one epoch.
+onnxruntime's own aarch64 wheel; apt finds it where this machine's packages come from. Then: the C++ tests; the demo for
+one epoch; every case of every operator, judged, and compared bit for bit with the instruction sets of this machine
+(`--beside .envs/python-3.12/bin/python`: those of a wheel, which has them all).
 
 It needs a Debian of the same release, or one whose apt sources offer arm64, and qemu-aarch64 on the PATH or named by
 QEMU (8 or newer: onnxruntime does not load in 7.2).
@@ -125,21 +126,38 @@ def compared(there: dict, here: dict) -> str:
     )
 
 
-def compare_bits(python: Path, only: str) -> None:
+def has_level(python: Path, level: str) -> bool:
+    """Whether that build has the instruction set, and this machine's processor too."""
+    ask = "from onnxgrad import _native; print(_native.instruction_set())"
+    variables = {**os.environ, "ONNXGRAD_ISA": level}
+    said = run(python, "-c", ask, env=variables, capture_output=True, text=True).stdout
+    return said.strip() == level
+
+
+def compare_bits(emulated: Path, beside: Path, only: str) -> None:
     there, here = FOLDER / "arm.json", FOLDER / "here.json"
     script = ROOT / "tools" / "case_bits.py"
-    run(python, script, there, "--only", only)
+    run(emulated, script, there, "--only", only)
     for level in ("baseline", "avx2", "avx512"):
-        run(sys.executable, script, here, "--only", only, env={**os.environ, "ONNXGRAD_ISA": level})
-        print(
-            f"beside {level}: {compared(*(json.loads(f.read_text()) for f in (there, here)))}",
-            flush=True,
-        )
+        if not has_level(beside, level):
+            print(
+                f"beside {level}: not in this build (ARM='--beside' a wheel's Python)", flush=True
+            )
+            continue
+        run(beside, script, here, "--only", only, env={**os.environ, "ONNXGRAD_ISA": level})
+        answer = compared(*(json.loads(f.read_text()) for f in (there, here)))
+        print(f"beside {level}: {answer}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="operators whose names begin so")
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        default=sys.executable,
+        help="a Python with the build to compare with",
+    )
     options = parser.parse_args()
     qemu()
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -149,8 +167,8 @@ def main() -> int:
     for test in sorted(p for p in folder.glob("test_*") if p.is_file()):
         run(qemu(), "-L", SYSTEM, test, stdout=subprocess.DEVNULL)
         print(f"✓ {test.name}", flush=True)
-    compare_bits(python, options.only)
     run(python, "-m", "onnxgrad", "demo", "--epochs", "1", "--folder", FOLDER / "demo")
+    compare_bits(python, options.beside, options.only)
     return 0
 
 
