@@ -139,6 +139,23 @@ def test_every_target_of_the_cross_compiler_has_a_wheel(monkeypatch):
     }
 
 
+def test_the_archive_is_built_with_what_it_asks_for(settings, monkeypatch):
+    """tools/try_source.py reads the lists by itself, for a Python that reads no TOML."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    found = importlib.import_module("try_source").requirements()
+    asked = settings["build-system"]["requires"] + settings["project"]["dependencies"]
+    assert found[: len(asked)] == asked
+
+
+def test_bits_of_two_machines_are_compared_by_operator(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    there = {f"A: {i}": {"in": "x", "out": str(i)} for i in range(4)}
+    here = {**there, "A: 0": {"in": "x", "out": "other"}, "A: 1": {"in": "y", "out": "other"}}
+    said = importlib.import_module("arm").compared(there, here)
+    assert said.startswith("2 of 3 cases of 1 operators have equal bits (1 draw other inputs)")
+    assert said.endswith("different: A 1 of 3")
+
+
 def test_the_description_leads_nowhere_that_is_not_there(settings):
     """Package indexes show it, and have no repository to follow a relative link into."""
     text = (ROOT / settings["project"]["readme"]).read_text()
