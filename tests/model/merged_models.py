@@ -110,3 +110,17 @@ def beside(array: np.ndarray, op: str = "Add", name: str = "table", **more) -> o
     tensors = {"w": normal(4, width), name: array, "v": normal(width, 2)}
     rows = array.shape[-2] if array.ndim > 1 else "N"
     return model(nodes, tensors, x=(rows, 4), y=(rows, 2), **more)
+
+
+def instance_norm() -> onnx.ModelProto:
+    """InstanceNorm with running statistics, as the older exporter writes it: all repeated for every row."""
+    parts = ("weight", "bias", "running_mean", "running_var")
+    nodes = [node("MatMul", "x w", "h"), node("Reshape", "h one", "r")]
+    nodes += [node("Tile", f"n.{part} rows", f"t.{part}") for part in parts]
+    norm = " ".join(f"t.{part}" for part in parts)
+    nodes.append(node("BatchNormalization", f"r {norm}", "b", "norm"))
+    nodes += [node("Reshape", "b back", "f"), node("MatMul", "f head", "y")]
+    tensors = {f"n.{part}": normal(4) ** 2 + 0.5 for part in parts}
+    tensors |= {"w": normal(4, 12), "head": normal(12, 2), "rows": np.array([2])}
+    tensors |= {"one": np.array([1, 8, 3]), "back": np.array([2, 12])}
+    return model(nodes, tensors, x=(2, 4), y=(2, 2))

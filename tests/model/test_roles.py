@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from model import merged_models as models
 
-from onnxgrad import Trainer
+from onnxgrad import Trainer, inspect
 from onnxgrad.model import patterns
 from onnxgrad.model.trainable import TrainableModel
 
@@ -206,3 +206,12 @@ def test_a_weight_of_another_output_says_which():
     found = {t.name: t for t in TrainableModel(model).tensors()}
     assert found["v"].reason == "only output 'other' depends on it, and the loss is of 'y'"
     assert Trainer(model, loss={"other": "mse"}).get_weights().keys() == {"v"}
+
+
+def test_statistics_that_are_repeated_for_every_row_are_no_weights():
+    """InstanceNorm with running statistics: they were trained as weights."""
+    model = models.instance_norm()
+    found = {t.name: t.kind for t in TrainableModel(model).tensors()}
+    assert (found["n.running_mean"], found["n.running_var"]) == ("statistic", "statistic")
+    assert (found["n.weight"], found["n.bias"]) == ("weight", "weight")
+    assert "stays frozen: its statistics are computed" in str(inspect(model).notes)

@@ -59,6 +59,7 @@ MODELS = {
     "merged by the newer exporter": merged_models.dynamo_norms,
     "tied": merged_models.tied_embedding,
     "a transpose": lambda: merged_models.tied_embedding(True),
+    "instance norm that keeps statistics": merged_models.instance_norm,
     "float16": lambda: test_precision.network("float16"),
     "bfloat16": lambda: test_precision.network("bfloat16"),
     **{name: lambda make=make: make().model() for name, make in problems.PROBLEMS.items()},

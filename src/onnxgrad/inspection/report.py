@@ -21,6 +21,7 @@ from onnxgrad.inspection.ends import dead_ends, problem_of
 from onnxgrad.inspection.notes import notes
 from onnxgrad.inspection.reading import read
 from onnxgrad.model.guess import Guess, guess
+from onnxgrad.model.modes import computed_statistics
 from onnxgrad.model.roles import UNREACHED, Tensor
 from onnxgrad.model.trainable import TrainableModel, judged_note
 from onnxgrad.notes import Note
@@ -140,6 +141,7 @@ def inspect(
         notes=[
             *_judged_note(subject),
             *subject.notes(tensors),
+            *computed_statistics(subject.graph),
             *notes(original, subject.graph, {t.name for t in tensors if t.trained}),
         ],
     )

@@ -71,9 +71,8 @@ def train_batch_norm(
         if not own & trainable and (own & weights or not _follows(node.inputs[0], trainable)):
             continue
         name = node.name or node.outputs[0].name
-        if any(ir.convenience.get_const_tensor(v) is None for v in (mean, var)):
-            text = f"batch normalisation {name!r} stays frozen: its statistics are computed"
-            notes.append(Note("frozen", name, text))
+        if _has_computed_statistics(node):
+            notes.append(_frozen(node))
             continue
         if len(mean.uses()) > 1 or len(var.uses()) > 1:
             text = f"batch normalisation {name!r} stays frozen: another use shares its statistics"
@@ -85,6 +84,22 @@ def train_batch_norm(
             output.dtype, output.shape = value.dtype, value.shape
             updates[value.name] = output.name
     return updates
+
+
+def computed_statistics(model: ir.Model) -> list[Note]:
+    """Say which batch normalisations cannot use the statistics of the batch, whatever is trained."""
+    nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
+    return [_frozen(n) for n in nodes if _has_computed_statistics(n)]
+
+
+def _has_computed_statistics(node: ir.Node) -> bool:
+    return any(ir.convenience.get_const_tensor(v) is None for v in node.inputs[3:5])
+
+
+def _frozen(node: ir.Node) -> Note:
+    name = node.name or node.outputs[0].name
+    text = f"batch normalisation {name!r} stays frozen: its statistics are computed"
+    return Note("frozen", name, text)
 
 
 def _follows(value: ir.Value, trainable: set[str]) -> bool:

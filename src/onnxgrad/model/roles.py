@@ -139,6 +139,8 @@ class _Evidence:
         uses = list(value.uses())
         if any(n.op_type == "BatchNormalization" and not n.domain and i >= 3 for n, i in uses):
             return "statistic", "running statistics of a batch normalisation: updated, not trained"
+        if uses and all(_becomes_statistic(n) for n, _ in uses):
+            return "statistic", "running statistics that are computed from it: kept, not trained"
         if uses and all((n.op_type, i) in _SCALES for n, i in uses):
             return "quantisation", "a scale of quantisation"
         if uses and not any(self._learns(n, i) for n, i in uses):
@@ -250,6 +252,16 @@ _MOVES = {
 _RECURRENT = {"LSTM", "GRU", "RNN"}
 _LAYERS = {"Conv", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "ConvTranspose"}
 CHANNELS = 4  # of pictures, at most: a tensor of so many numbers is one of a mean or a deviation
+
+
+def _becomes_statistic(node: ir.Node) -> bool:
+    """Repeated for every row, which makes an InstanceNorm of a batch normalisation, and nothing else."""
+    if node.op_type not in ("Expand", "Tile", "Reshape") or node.domain:
+        return False
+    uses = list(node.outputs[0].uses())
+    return bool(uses) and all(
+        (n.op_type == "BatchNormalization" and i >= 3) or _becomes_statistic(n) for n, i in uses
+    )
 
 
 def _is_uniform(value: ir.Value) -> bool:
