@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from model import merged_models as models
 
@@ -215,3 +216,27 @@ def test_statistics_that_are_repeated_for_every_row_are_no_weights():
     assert (found["n.running_mean"], found["n.running_var"]) == ("statistic", "statistic")
     assert (found["n.weight"], found["n.bias"]) == ("weight", "weight")
     assert "stays frozen: its statistics are computed" in str(inspect(model).notes)
+
+
+def test_the_two_numbers_of_a_one_hot_are_a_setting():
+    """They were trained: tf2onnx keeps [0, 1] as an initializer."""
+    nodes = [models.node("OneHot", "x depth pair", "h"), models.node("MatMul", "h w", "y")]
+    tensors = {"depth": np.array(6), "pair": np.array([0, 1], np.float32), "w": models.normal(6, 2)}
+    model = models.model(nodes, tensors, x=("N",), y=("N", 2), kind=onnx.TensorProto.INT64)
+    assert TrainableModel(model).select("all") == ["w"]
+
+
+def test_a_batch_norm_by_the_statistics_of_its_own_input_is_no_frozen_one():
+    """Keras writes a layer normalisation so."""
+    nodes = [
+        models.node("MatMul", "x w", "h"),
+        models.node("Transpose", "h", "t"),
+        models.node("ReduceMean", "h", "mean", axes=[1], keepdims=0),
+        models.node("ReduceSumSquare", "h", "var", axes=[1], keepdims=0),
+        models.node("BatchNormalization", "t one zero mean var", "b"),
+        models.node("Transpose", "b", "y"),
+    ]
+    tensors = {"w": models.normal(4, 3), "one": models.ones(2), "zero": models.zeros(2)}
+    model = models.model(nodes, tensors, x=(2, 4), y=(2, 3))
+    assert "frozen" not in {n.kind for n in inspect(model).notes}
+    assert "frozen" not in {n.kind for n in Trainer(model, loss="mse").notes}

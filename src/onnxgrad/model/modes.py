@@ -72,7 +72,7 @@ def train_batch_norm(
             continue
         name = node.name or node.outputs[0].name
         if _has_computed_statistics(node):
-            notes.append(_frozen(node))
+            notes += [_frozen(node)] if not _normalises_by_itself(node) else []
             continue
         if len(mean.uses()) > 1 or len(var.uses()) > 1:
             text = f"batch normalisation {name!r} stays frozen: another use shares its statistics"
@@ -89,7 +89,13 @@ def train_batch_norm(
 def computed_statistics(model: ir.Model) -> list[Note]:
     """Say which batch normalisations cannot use the statistics of the batch, whatever is trained."""
     nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
-    return [_frozen(n) for n in nodes if _has_computed_statistics(n)]
+    computed = [n for n in nodes if _has_computed_statistics(n)]
+    return [_frozen(n) for n in computed if not _normalises_by_itself(n)]
+
+
+def _normalises_by_itself(node: ir.Node) -> bool:
+    """Its statistics are those of its own input: Keras writes a layer normalisation so."""
+    return any(_follows(v, {i.name for i in node.graph.inputs}) for v in node.inputs[3:5])
 
 
 def _has_computed_statistics(node: ir.Node) -> bool:
@@ -102,12 +108,12 @@ def _frozen(node: ir.Node) -> Note:
     return Note("frozen", name, text)
 
 
-def _follows(value: ir.Value, trainable: set[str]) -> bool:
-    """Say whether a value is computed from a trained tensor."""
+def _follows(value: ir.Value, names: set[str]) -> bool:
+    """Say whether a value is computed from one of the tensors or inputs `names`."""
     waiting, seen = [value], {value}
     while waiting:
         current = waiting.pop()
-        if current.name in trainable:
+        if current.name in names:
             return True
         node = current.producer()
         found = [v for v in (() if node is None else node.inputs) if v is not None]

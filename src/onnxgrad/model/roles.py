@@ -209,7 +209,9 @@ class _Evidence:
 
 
 # Differentiable, yet no weights.
-_SETTINGS = {("Clip", 1), ("Clip", 2), ("Pow", 1), ("Pad", 2), ("Resize", 1), ("Resize", 2)}
+_SETTINGS = {
+    ("Clip", 1), ("Clip", 2), ("Pow", 1), ("Pad", 2), ("Resize", 1), ("Resize", 2), ("OneHot", 2),
+}  # fmt: skip
 _SCALES = {
     (op, i)
     for op, inputs in {

@@ -95,6 +95,8 @@ CASES = [
     RuleCase("Compress", "flat", input=normal(2, 3), condition=np.array([True, False, False, True])),
     RuleCase("OneHot", "gradient of the values", indices=ints(0, 2, -1), depth=np.array(3),
          values=normal(2), axis=0),
+    RuleCase("OneHot", "int32, as tf2onnx writes it", indices=np.array([0, 2, 1], np.int32),
+         depth=np.array(3, np.int32), values=normal(2)),
 ]  # fmt: skip
 
 

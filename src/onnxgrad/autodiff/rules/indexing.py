@@ -1,5 +1,7 @@
 """Picking, placing and choosing elements by index or by condition."""
 
+import numpy as np
+
 from onnxgrad.autodiff.rule import NoGradient, fused, rule
 from onnxgrad.autodiff.rules._move import offsets, scatter_rows, spread_along
 
@@ -128,7 +130,8 @@ def compress(op, input, condition, doutput, *, axis):
 @rule("OneHot", wrt="values")
 def one_hot(op, indices, depth, values, output, doutput, *, axis):
     """values = [off, on]: each gets the sum of the cotangents where it was written."""
-    mask = op.OneHot(indices, depth, op.constant([0, 1]), axis=axis)
+    # in the types of the node itself: onnxruntime has few combinations, and this one it must have
+    mask = op.OneHot(indices, depth, op.constant(np.array([0, 1]), values.dtype), axis=axis)
     on = op.ReduceSum(op.Mul(doutput, op.number(mask, doutput)), keepdims=0)
     total = op.ReduceSum(doutput, keepdims=0)
     return op.Concat(op.Unsqueeze(op.Sub(total, on), [0]), op.Unsqueeze(on, [0]), axis=0)
