@@ -32,7 +32,7 @@ def check_inputs(model: ir.Model, table: Table, constants: Collection[str]) -> N
         later = shape and isinstance(shape[0], int) and any(str(d) in names for d in shape[1:])
         if shape == [] or later:
             what = "is a single number" if shape == [] else f"has its rows on another axis: {shape}"
-            what = what.replace("SymbolicDim(", "").replace(")", "")
+            what = what.replace("SymbolicDim(", "").replace(")", "").replace("'", "")
             raise DataError(
                 f"input '{name}' of the model {what}, and a dataset file has one row per sample for every input. "
                 f"Give it one number with --constant {name}=0, or train it from Python, with batches of your own: "
