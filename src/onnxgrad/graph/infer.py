@@ -112,7 +112,8 @@ def _dtype(schema: onnx.defs.OpSchema, node: ir.Node, output: int) -> ir.DataTyp
     kind = schema.outputs[min(output, len(schema.outputs) - 1)].type_str
     for i, value in enumerate(node.inputs):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]
-        if value is not None and value.dtype is not None and formal.type_str == kind:
+        tensor = value is not None and isinstance(value.type, ir.TensorType)
+        if tensor and value.dtype is not None and formal.type_str == kind:
             return value.dtype
     return None
 

@@ -143,6 +143,7 @@ def _infer_shapes(model: ir.Model) -> None:
     finally:
         log.setLevel(level)
     _restore_order(model.graph, order)
+    sequences.declare(model)
     for value in model.graph.initializers.values():
         if value.const_value is not None:
             value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape)

@@ -19,6 +19,9 @@ REWRITTEN = (
     "SplitToSequence", "SequenceAt", "ConcatFromSequence", "SequenceInsert", "SequenceErase",
     "SequenceConstruct",
 )  # fmt: skip
+_MAKERS = (
+    "SplitToSequence", "SequenceInsert", "SequenceErase", "SequenceConstruct", "SequenceEmpty", "SequenceMap",
+)  # fmt: skip
 LIMIT = 4096  # elements of a list that is written out
 
 
@@ -29,6 +32,19 @@ def resolve(model: ir.Model) -> bool:
         if any(node.op_type in REWRITTEN and not node.domain for node in graph):
             changed |= _Lists(model, graph, f"sequence_{i}").resolve()
     return changed
+
+
+def declare(model: ir.Model) -> None:
+    """Give lists the type of a list: shape inference of onnx-ir leaves that of their elements."""
+    for graph in model.graphs():
+        lists: set[ir.Value] = set()
+        for node in graph:
+            same = node.op_type == "Identity" and node.inputs[0] in lists
+            if not node.domain and (node.op_type in _MAKERS or same):
+                lists.update(node.outputs)
+        for value in lists:
+            if isinstance(value.type, ir.TensorType):
+                value.type = ir.SequenceType(value.type)
 
 
 class _Lists:
@@ -49,7 +65,8 @@ class _Lists:
             if new is not None:
                 self._replace(node, new)
                 changed = True
-        nodes = [n for n in self.graph if n.op_type in (*REWRITTEN, "SequenceEmpty")]
+        made = (*REWRITTEN, "SequenceEmpty")
+        nodes = [n for n in self.graph if n.op_type in made or self.parts.keys() & set(n.outputs)]
         for node in reversed(nodes):
             if not any(v.uses() or v.is_graph_output() for v in node.outputs):
                 self.graph.remove(node, safe=True)
