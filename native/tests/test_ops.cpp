@@ -10,11 +10,12 @@ namespace {
 
 using namespace onnxgrad;
 
-// Only for operators whose inputs share one shape,
+// Only for operators whose inputs are numbers of one type and share one shape,
 // or end in a bias: the others have tests of their own.
 bool is_pointwise(const Contract& c) {
   for (const TensorSpec& t : c.inputs())
-    if (t.dims != "[shape...]" && t.dims != "[outer..., C]" && t.dims != "[C]") return false;
+    if (!t.is_t() || (t.dims != "[shape...]" && t.dims != "[outer..., C]" && t.dims != "[C]"))
+      return false;
   return c.outputs().size() == 1;
 }
 
