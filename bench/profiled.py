@@ -77,7 +77,9 @@ def profile(model: str, batch: str, loss: str = "cross_entropy", steps: int = ST
         mock.patch.object(training_step, "session_options", options),
         mock.patch.object(bound_session, "session", session),
     ):
-        data, whole, optimizer, python = np.load(batch), [], [], []
+        with np.load(batch) as data:
+            x, y = data["x"], data["y"]
+        whole, optimizer, python = [], [], []
         trainer = onnxgrad.Trainer(onnx.load(model), loss=loss, threads=1)
         for _ in range(steps):
             before, wall, begin = (
@@ -85,7 +87,7 @@ def profile(model: str, batch: str, loss: str = "cross_entropy", steps: int = ST
                 time.perf_counter(),
                 time.process_time(),
             )
-            trainer.step(data["x"], data["y"])
+            trainer.step(x, y)
             whole.append(time.process_time() - begin)
             wall = time.perf_counter() - wall
             parts = {k: v - before.get(k, 0.0) for k, v in trainer.clock.seconds.items()}

@@ -28,9 +28,25 @@ class PieceMeter {
     return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
   }
 
+  // What a reading of the clock costs: the least of many.
+  static double reading() {
+    static const double least = [] {
+      double found = 1;
+      for (int i = 0; i < 200; ++i) {
+        const double begin = now(), time = now() - begin;
+        if (time < found) found = time;
+      }
+      return found;
+    }();
+    return least;
+  }
+
   // Runs the pieces in order and notes how long each takes.
   void run(Dim count, Host::Body body, void* context) {
+    const double begin = now();
     parts_.emplace_back();
+    parts_.back().reserve(static_cast<std::size_t>(count));
+    own_ += now() - begin + reading();
     TimedTurn turn(count, parts_.back(), own_);
     body(context, turn);
   }
@@ -59,7 +75,11 @@ class PieceMeter {
         : count_(count), times_(times), own_(own) {}
     Dim next() override {
       const double time = now();
-      if (piece_ > 0) times_.push_back(time - begin_);
+      if (piece_ > 0) {
+        const double taken = time - begin_;
+        times_.push_back(taken > reading() ? taken - reading() : 0);
+        own_ += taken - times_.back();
+      }
       begin_ = now();
       own_ += begin_ - time;  // a reading of the clock, and the note
       return piece_ == count_ ? -1 : piece_++;
