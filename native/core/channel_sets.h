@@ -53,8 +53,10 @@ class ChannelSets {
         f(set, [&](Dim n, auto&& body) { call.parallel_for(n, body); });
       return;
     }
-    const Dim group = larger_of(
-        1, kPointwiseGrain / 2 / larger_of(1, elements()));  // summed and written: twice the work
+    // summed and written: twice the work
+    const Dim grain =
+        count_ * elements() > kPointwiseGrain ? kPointwiseGrain / 8 : kPointwiseGrain / 2;
+    const Dim group = larger_of(1, grain / larger_of(1, elements()));
     call.parallel_ranges(count_, group, [&](Dim begin, Dim end) {
       for (Dim set = begin; set < end; ++set)
         f(set, [](Dim n, auto&& body) ONNXGRAD_LAMBDA {

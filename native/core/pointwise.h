@@ -7,6 +7,11 @@ namespace onnxgrad::ONNXGRAD_ISA {
 
 // Elements per piece of work: about 20 µs, above the cost of waking a thread.
 constexpr Dim kPointwiseGrain = Dim(1) << 15;
+// The same where threads are woken anyway, and there are few such pieces: shorter ones.
+inline Dim pointwise_grain(Dim size) {
+  return size > kPointwiseGrain && size < 16 * kPointwiseGrain ? kPointwiseGrain / 4
+                                                               : kPointwiseGrain;
+}
 
 // Above this many bytes read and written, the result
 // is streamed past the caches (it would not fit them).
@@ -52,7 +57,7 @@ template <class T, class F> void pointwise(Call& call, std::string_view dy_name,
   const Span<const T> dy = call.input<T>(dy_name), x = call.input<T>(x_name);
   const Span<T> dx = call.output<T>(dx_name);
   const bool streamed = 3 * dx.size() * Dim(sizeof(T)) > kStreamBytes;
-  call.parallel_ranges(dx.size(), kPointwiseGrain, [&](Dim begin, Dim end) {
+  call.parallel_ranges(dx.size(), pointwise_grain(dx.size()), [&](Dim begin, Dim end) {
     const T *dy_part = dy.data() + begin, *x_part = x.data() + begin;
     fill<T>(dx.part(begin, end - begin), streamed, [&](Dim i, Dim count) ONNXGRAD_LAMBDA {
       return f(load_some<T>(dy_part + i, count), load_some<T>(x_part + i, count));

@@ -103,6 +103,8 @@ WINOGRAD = [
 ] + [
     conv("3x3, asymmetric pads", 2, 16, 16, [9, 8], [3, 3], pads=[0, 1, 2, 1]),
     conv("3x3, pads beyond the kernel", 1, 16, 16, [6, 6], [3, 3], pads=[3, 4, 5, 3]),
+    conv("3x3, few tiles of many channels", 2, 100, 96, [7, 6], [3, 3], pads=[1] * 4),
+    conv("3x3, many channels in several blocks", 1, 140, 72, [14, 12], [3, 3], pads=[1, 0, 1, 2]),
     conv("3x3 without Winograd", 1, 32, 32, [12, 12], [3, 3], pads=[1] * 4, winograd_tile=0),
     conv("3x3, tiles of four", 2, 16, 24, [13, 10], [3, 3], pads=[1] * 4, **_FOUR),
     conv("3x3, dX alone", 2, 32, 32, [12, 11], [3, 3], pads=[1] * 4, outputs=("dX",)),
@@ -128,6 +130,7 @@ WINOGRAD_3D = [
 ] + [
     conv("3x3x3, dX alone", 1, 16, 16, [4, 6, 5], [3] * 3, pads=[1] * 6, outputs=("dX",)),
     conv("3x3x3, dW alone", 1, 16, 16, [4, 6, 5], [3] * 3, pads=[1] * 6, outputs=("dW",)),
+    conv("3x3x3, few tiles of many channels", 2, 40, 70, [3, 4, 5], [3] * 3, pads=[1] * 6),
     conv("3x3x3 without Winograd", 1, 16, 16, [4, 6, 5], [3] * 3, pads=[1] * 6, winograd_tile=0),
     conv("3x3x3, tiles of four", 1, 16, 24, [4, 7, 10], [3] * 3, pads=[1] * 6, **_FOUR),
 ]  # fmt: skip
@@ -169,6 +172,8 @@ QUARTERED = [
 ] + [
     conv("5x5, asymmetric pads", 1, 16, 24, [9, 8], [5, 5], pads=[0, 3, 2, 1]),
     conv("5x5, pads beyond the kernel", 1, 16, 16, [6, 6], [5, 5], pads=[5, 6, 7, 5]),
+    conv("2x2, stride 2, many channels and few pixels", 1, 90, 150, [8, 6], [2, 2], strides=[2, 2]),
+    conv("1x1, many channels and few pixels", 2, 150, 140, [5, 4], [1, 1]),
     conv("5x5 without Winograd", 1, 16, 16, [9, 9], [5, 5], pads=[2] * 4, winograd_tile=0),
 ]  # fmt: skip
 

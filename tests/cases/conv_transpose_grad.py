@@ -168,4 +168,8 @@ CASES = [
     _case("only dBias", 1, 3, 4, (5, 6), (2, 2), outputs=("dBias",), **S2),
     _case("dX and dBias", 1, 3, 4, (5, 6), (3, 3), outputs=("dX", "dBias")),
     _case("kernel_shape given", 1, 3, 4, (5, 6), (2, 3), kernel_shape=[2, 3]),
+    _case(
+        "2x2, stride 2, many channels and few pixels", 2, 200, 90, [5, 6], [2, 2], strides=[2, 2]
+    ),
+    _case("2x2, stride 2, several blocks", 1, 64, 32, [20, 30], [2, 2], strides=[2, 2]),
 ]

@@ -13,6 +13,11 @@ inline Dim even_piece(Dim total, Dim most) {
   return total <= 0 ? 1 : divide_up(total, divide_up(total, larger_of(most, 1)));
 }
 
+// Pieces of `least` to `most`, as large as still gives `wanted` of them.
+inline Dim finer_piece(Dim total, Dim least, Dim most, Dim wanted) {
+  return even_piece(total, clamp(divide_up(total, larger_of(wanted, 1)), least, most));
+}
+
 // out[i] = Σ_part partial[part][i], added in order;
 // some numbers at a time, which the compiler keeps in registers.
 template <class P, class T> void add_parts(Call& call, const P* partial, Dim parts, Span<T> out) {

@@ -18,10 +18,11 @@ template <class T> class DirectDw : public FilterGradient<T> {
       : s_(s),
         g_(s),
         rows_(s.channels * s.taps()),
-        row_piece_(even_piece(rows_, kMostRows)),
+        row_piece_(finer_piece(rows_, kLeastRows, kMostRows, pieces_wanted(s))),
         row_groups_(rows_ ? divide_up(rows_, row_piece_) : 0),
         panels_(panel_count<T>(s.filters)),
-        panel_piece_(even_piece(panels_, kMostPanels)),
+        panel_piece_(finer_piece(panels_, kLeastPanels, kMostPanels,
+                                 pieces_wanted(s) / larger_of(row_groups_, 1))),
         panel_groups_(panels_ ? divide_up(panels_, panel_piece_) : 0),
         blocks_(cut()) {
     const Dim size = s.groups * s.filters * rows_, others = s.groups * row_groups_ * panel_groups_;
@@ -55,11 +56,17 @@ template <class T> class DirectDw : public FilterGradient<T> {
  private:
   static constexpr Dim kMostRows =
       256;  // (c, tap) rows of a task: their sums stay in the second-level cache
-  static constexpr Dim kMostPanels = 8;
+  static constexpr Dim kLeastRows = 128, kLeastPanels = 4, kMostPanels = 8;
   static constexpr Dim kMostPixels = kDepthBlock<T>;
   static constexpr Dim kTasks = 16;  // enough for balance on many threads
   static constexpr Dim kPartialBytes = Dim(16) << 20;
   static constexpr Dim kCopyBytes = Dim(4) << 20;
+
+  // Pieces of rows and panels, beside groups and parts of the sum over pixels.
+  static Dim pieces_wanted(const ConvShape& s) {
+    const Dim parts = clamp(s.images * s.out_size() / kMostPixels / 2, 1, kTasks);
+    return divide_up(2 * kTasks, larger_of(parts * s.groups, 1));
+  }
 
   // The part of X that a block of outputs reads.
   Box box_of(const PixelBlock& block) const {

@@ -343,12 +343,14 @@ template <class T> class DirectDx : public InputGradient<T> {
   }
 
   void pack_all_weights(Call& call) {
-    const Dim pieces = s_.groups * panels_;
+    const Dim residues = Dim(residues_.size()), pieces = s_.groups * panels_ * residues;
     call.parallel_ranges(pieces, divide_up(larger_of(pieces, 1), 64), [&](Dim begin, Dim end) {
-      for (Dim piece = begin; piece < end; ++piece)
-        for (const Residue& residue : residues_)
-          pack_weights(residue, piece / panels_, piece % panels_, 0, s_.filters,
-                       const_cast<T*>(packed_panel(residue, piece / panels_, piece % panels_)));
+      for (Dim i = begin; i < end; ++i) {
+        const Residue& residue = residues_[std::size_t(i % residues)];
+        const Dim group = i / residues / panels_, panel = i / residues % panels_;
+        pack_weights(residue, group, panel, 0, s_.filters,
+                     const_cast<T*>(packed_panel(residue, group, panel)));
+      }
     });
   }
 

@@ -39,9 +39,13 @@ template <class T> class PointwiseDx : public InputGradient<T> {
 
   // Tile of rows [row, row + rows) as [filter][rows].
   void pack_weights(Call& call) {
-    call.parallel_for(s_.groups, [&](Dim group) {
+    const Dim pieces = clamp(s_.filters * s_.channels / 4096, 1, divide_up(s_.channels, kTileRows));
+    call.parallel_for(s_.groups * pieces, [&](Dim task) {
+      const Dim group = task / pieces, piece = task % pieces;
       const Dim at = group * s_.filters * s_.channels, pitch = s_.channel_pitch();
+      const Dim begin = s_.channels * piece / pieces, end = s_.channels * (piece + 1) / pieces;
       for_row_tiles<Columns<T>::max_rows>(0, s_.channels, [&](Dim row, Dim rows) {
+        if (row < begin || row >= end) return;
         T* to = space_[weights_].data() + at + row * s_.filters;
         for (Dim m = 0; m < s_.filters; ++m) {
           const T* from = w_.data() + s_.taps_at(group, m, row);
@@ -157,11 +161,14 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
         rows_are_filters_(s.filters >= s.channels),
         rows_(larger_of(s.filters, s.channels)),
         columns_(smaller_of(s.filters, s.channels)),
-        row_piece_(even_piece(rows_, kMostRows)),
-        row_groups_(divide_up(rows_, row_piece_)),
-        panel_piece_(even_piece(panel_count<T>(columns_), kMostPanels)),
-        panel_groups_(divide_up(panel_count<T>(columns_), panel_piece_)),
         blocks_(s.images, {1, 1, plane_}, kDepthBlock<T>) {
+    // Panels first: each packs its own columns. Rows next: each piece of them packs all columns.
+    const Dim panels = panel_count<T>(columns_), most_parts = larger_of(blocks_.count() / 2, 1);
+    panel_piece_ = finer_piece(panels, 1, kMostPanels, kTasks / (s.groups * most_parts));
+    panel_groups_ = divide_up(panels, panel_piece_);
+    row_piece_ =
+        finer_piece(rows_, kLeastRows, kMostRows, kTasks / (s.groups * most_parts * panel_groups_));
+    row_groups_ = divide_up(rows_, row_piece_);
     const Dim size = s.groups * rows_ * columns_, others = s.groups * row_groups_ * panel_groups_;
     const Dim fitting = kPartialBytes / (size * Dim(sizeof(T)));
     parts_ =
@@ -191,7 +198,7 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
   }
 
  private:
-  static constexpr Dim kMostRows = 500, kMostPanels = 8;
+  static constexpr Dim kLeastRows = 128, kMostRows = 500, kMostPanels = 8;
   static constexpr Dim kTasks = 16;
   static constexpr Dim kPartialBytes = Dim(16) << 20;
 
@@ -241,7 +248,8 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
   const ConvShape& s_;
   Dim plane_;
   bool rows_are_filters_, wants_dbias_ = false;
-  Dim rows_, columns_, row_piece_, row_groups_, panel_piece_, panel_groups_, parts_ = 1, pitch_ = 0;
+  Dim rows_, columns_, row_piece_ = 1, row_groups_ = 1, panel_piece_ = 1, panel_groups_ = 1;
+  Dim parts_ = 1, pitch_ = 0;
   PixelBlocks blocks_;
   Workspace space_;
   Workspace::Shared<T> partial_{};

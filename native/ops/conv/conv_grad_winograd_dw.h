@@ -41,7 +41,7 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
     totals_ = space_.shared<T>(has_totals_ ? products : 0);
     strip_ = space_.scratch<T>(larger_of(strip_size<m, m, T>(most, s.filters, 1),
                                          strip_size<m, kSide, T>(most, s.channels, g_.stride[2])),
-                               blocks_together_ * 2 * slab_piece_);
+                               kMostCores);
   }
   Dim bytes() const override { return space_.bytes(); }
 
@@ -64,7 +64,8 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
 
  private:
   static constexpr int kSide = m + r - 1, kPoints = kSide * kSide;
-  static constexpr Dim kBlockTiles = 64, kRoundsTogether = 8;
+  static constexpr Dim kBlockTiles = 64, kRoundsTogether = 8, kEnoughBlocks = 16, kMostCores = 64,
+                       kFewRows = 48;
   static constexpr Dim kRoundBytes =
       Dim(6) << 20;  // of transformed tiles: a share of the last-level cache
 
@@ -94,26 +95,38 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
   // Tiles lie in the order [block][image][slab][tile]: a slab further is a fixed distance away.
   void transform(Call& call, const Round& round) {
     const Dim slabs = round.slabs + x_slabs(round);
-    call.parallel_for(slabs * (round.last - round.first), [&](Dim i) {
+    const Dim most = larger_of(s_.filters, s_.channels), group = channels_together(most),
+              groups = divide_up(most, group);
+    call.parallel_for(slabs * (round.last - round.first) * groups, [&](Dim i) {
       const auto strip = space_.borrow(strip_);
-      const Dim block = round.first + i / slabs, slab = i % slabs - round.slabs;
-      slab < 0 ? transform_dy(round, block, slab + round.slabs, strip.data())
-               : transform_x(round, block, slab, strip.data());
+      const Dim block = round.first + i / groups / slabs, slab = i / groups % slabs - round.slabs,
+                first = i % groups * group;
+      if (slab < 0 && first < s_.filters)
+        transform_dy(round, block, slab + round.slabs, first, smaller_of(group, s_.filters - first),
+                     strip.data());
+      if (slab >= 0 && first < s_.channels)
+        transform_x(round, block, slab, first, smaller_of(group, s_.channels - first),
+                    strip.data());
     });
   }
 
-  // Y[ξ][tile][f] = A dY Aᵀ
-  void transform_dy(const Round& round, Dim block, Dim slab, T* strip) {
+  // Channels of a piece of a transform: all, where a round has blocks enough for many threads.
+  Dim channels_together(Dim most) const {
+    return residues_ == 1 && blocks_together_ < kEnoughBlocks ? 2 * kPanel<T> : larger_of(most, 1);
+  }
+
+  // Y[ξ][tile][f] = A dY Aᵀ for filters [first, first + count)
+  void transform_dy(const Round& round, Dim block, Dim slab, Dim first, Dim count, T* strip) {
     const PixelBlock b = blocks_[block];
     const Dim plane = g_.out[1] * g_.out[2], each = b.size[1] * b.size[2];
-    const SlabPlanes<T> planes{dy_.data() + (round.slab + slab) * plane,
+    const SlabPlanes<T> planes{dy_.data() + first * s_.out_size() + (round.slab + slab) * plane,
                                s_.filters * s_.out_size(),
                                s_.out_size(),
-                               s_.filters,
+                               count,
                                g_.out[1],
                                g_.out[2]};
     T* const tiles = space_[dy_tiles_].data() +
-                     (tiles_before(round, block) * round.slabs + slab * each) * dy_pitch_;
+                     (tiles_before(round, block) * round.slabs + slab * each) * dy_pitch_ + first;
     const Dim point = round_dy_ * dy_pitch_, image = each * (round.slabs - 1);
     for_tiles<m, m>(b, planes, PatchGrid{0, 0, 1}, strip,
                     [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
@@ -130,20 +143,22 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
                     });
   }
 
-  // X[ξ] in panels: [panel][tile][(residue, c)] = Bᵀ X B for one slab, which may lie outside.
-  void transform_x(const Round& round, Dim block, Dim slab, T* strip) {
+  // X[ξ] in panels: [panel][tile][(residue, c)] = Bᵀ X B for one slab, which may lie outside, and
+  // channels [first, first + count), first a multiple of a panel.
+  void transform_x(const Round& round, Dim block, Dim slab, Dim first, Dim count, T* strip) {
     const PixelBlock b = blocks_[block];
     const Dim plane = g_.in[1] * g_.in[2], each = b.size[1] * b.size[2],
               in_slab = round.slab + slab - g_.pad[0];
     const bool outside = in_slab < 0 || in_slab >= g_.in[0];
-    const SlabPlanes<T> planes{x_.data() + (outside ? 0 : in_slab * plane),
+    const SlabPlanes<T> planes{x_.data() + first * s_.in_size() + (outside ? 0 : in_slab * plane),
                                s_.channels * s_.in_size(),
                                s_.in_size(),
-                               s_.channels,
+                               count,
                                outside ? 0 : g_.in[1],
                                g_.in[2]};
     T* const tiles = space_[x_tiles_].data() +
-                     (tiles_before(round, block) * x_slabs(round) + slab * each) * kPanel<T>;
+                     (first * round_x_ +
+                      (tiles_before(round, block) * x_slabs(round) + slab * each) * kPanel<T>);
     const Dim point = round_x_ * product_pitch_, image = each * (x_slabs(round) - 1);
     for_tiles<m, kSide>(b, planes, PatchGrid{-g_.pad[1], -g_.pad[2], g_.stride[2]}, strip,
                         [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
@@ -163,7 +178,7 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
 
   // P[ξ][k] (+)= Yᵀ X for the tiles of a round.
   void multiply(Call& call, const Round& round, bool add) {
-    const Dim row_piece = even_piece(s_.filters, kRowBlock),
+    const Dim row_piece = even_piece(s_.filters, panels_ > 4 ? kRowBlock : kFewRows),
               row_pieces = divide_up(s_.filters, row_piece);
     const Dim panel_piece = even_piece(panels_, 4), panel_pieces = divide_up(panels_, panel_piece);
     call.parallel_for(kPoints * g_.kernel[0] * row_pieces * panel_pieces, [&](Dim i) {

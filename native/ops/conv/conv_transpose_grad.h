@@ -31,9 +31,15 @@ template <class T> class TransposeDx : public InputGradient<T> {
     packed_ = space_.shared<T>(s.groups * packed_size<T>(depth_, s.filters));
     image_ = space_.shared<T>(padded_ ? s.groups * s.channels * plane_ : 0);
     offsets_ = space_.shared<std::int32_t>(depth_);
-    blocks_ = divide_up(s.out_size(), kPixels);
-    scratch_ = space_.scratch<char>(
-        kPixels * Dim(sizeof(T*)) + kPixels * pitch() * Dim(sizeof(T)) + 64, s.groups * blocks_);
+    pixels_ = finer_piece(s.out_size(), kLeastPixels, kMostPixels,
+                          divide_up(kTasks, larger_of(s.groups, 1)));
+    blocks_ = divide_up(s.out_size(), pixels_);
+    panel_piece_ = finer_piece(panel_count<T>(s.filters), 1, 1 << 20,
+                               kTasks / larger_of(s.groups * blocks_, 1));
+    panel_pieces_ = divide_up(panel_count<T>(s.filters), panel_piece_);
+    scratch_ =
+        space_.scratch<char>(pixels_ * Dim(sizeof(T*)) + pixels_ * pitch() * Dim(sizeof(T)) + 64,
+                             s.groups * blocks_ * panel_pieces_);
   }
   Dim bytes() const override { return space_.bytes(); }
 
@@ -41,9 +47,11 @@ template <class T> class TransposeDx : public InputGradient<T> {
     if (dx.size() == 0) return;
     space_.open();
     const Dim filters = s_.groups * s_.filters, channels = s_.groups * s_.channels;
-    call.parallel_for(s_.groups, [&](Dim g) {
-      pack_transposed<T>(w.data() + g * s_.filters * depth_, depth_, depth_, s_.filters,
-                         weights(g));
+    const Dim panels = panel_count<T>(s_.filters);
+    call.parallel_for(s_.groups * panels, [&](Dim task) {
+      const Dim g = task / panels, panel = task % panels;
+      pack_transposed_panels<T>(w.data() + g * s_.filters * depth_, depth_, depth_, s_.filters,
+                                weights(g), panel, panel + 1);
     });
     set_offsets();
     for (Dim n = 0; n < s_.images; ++n) {
@@ -53,17 +61,21 @@ template <class T> class TransposeDx : public InputGradient<T> {
           pad_plane(image + c * s_.in_size(), space_[image_].data() + c * plane_);
         });
       const T* read = padded_ ? space_[image_].data() : image;
-      call.parallel_for(s_.groups * blocks_, [&](Dim task) {
-        const Dim g = task / blocks_, first = task % blocks_ * kPixels;
-        set_pixels(g, first, smaller_of(first + kPixels, s_.out_size()), read,
+      call.parallel_for(s_.groups * blocks_ * panel_pieces_, [&](Dim task) {
+        const Dim g = task / panel_pieces_ / blocks_,
+                  first = task / panel_pieces_ % blocks_ * pixels_,
+                  panel = task % panel_pieces_ * panel_piece_;
+        set_pixels(g, first, smaller_of(first + pixels_, s_.out_size()), panel,
+                   smaller_of(panel + panel_piece_, panels), read,
                    dx.data() + (n * filters + g * s_.filters) * s_.out_size());
       });
     }
   }
 
  private:
-  static constexpr Dim kPixels = 240;  // of a task: a block of rows of the product
-  Dim pitch() const { return panel_count<T>(s_.filters) * kPanel<T>; }
+  // Pixels of a task: a block of rows of the product.
+  static constexpr Dim kLeastPixels = 60, kMostPixels = 240, kTasks = 16;
+  Dim pitch() const { return panel_piece_ * kPanel<T>; }
   T* weights(Dim g) { return space_[packed_].data() + g * packed_size<T>(depth_, s_.filters); }
 
   // A pixel reads one place of every channel: at a distance of pages,
@@ -101,12 +113,13 @@ template <class T> class TransposeDx : public InputGradient<T> {
     }
   }
 
-  // Pixels [first, last) of all filters of one group; dx is the group's part of the image.
-  void set_pixels(Dim g, Dim first, Dim last, const T* image, T* dx) {
+  // Pixels [first, last) of the filters in panels [panel, panel_end) of one group;
+  // dx is the group's part of the image.
+  void set_pixels(Dim g, Dim first, Dim last, Dim panel, Dim panel_end, const T* image, T* dx) {
     const auto memory = space_.borrow(scratch_);
     Carver carver(memory.data());
-    const T** rows = carver.take<const T*>(kPixels);
-    T* sums = carver.take<T>(kPixels * pitch());
+    const T** rows = carver.take<const T*>(pixels_);
+    T* sums = carver.take<T>(pixels_ * pitch());
     Shape o = s_.out;
     Dim rest = first;
     for (int a = s_.rank() - 1; a >= 0; --a) o[a] = rest % s_.out[a], rest /= s_.out[a];
@@ -116,13 +129,16 @@ template <class T> class TransposeDx : public InputGradient<T> {
       rows[p - first] = image + g * s_.channels * plane_ + at;
     }
     const Gathered<T> a{rows, space_[offsets_].data()};
-    set_product<T>({0, last - first, 0, panel_count<T>(s_.filters)}, a, depth_, weights(g),
-                   s_.filters, sums, pitch());
-    transpose<T>(sums, pitch(), last - first, s_.filters, dx + first, s_.out_size());
+    const Dim filter = panel * kPanel<T>,
+              filters = smaller_of(s_.filters, panel_end * kPanel<T>) - filter;
+    set_product<T>({0, last - first, 0, panel_end - panel}, a, depth_, weights(g) + filter * depth_,
+                   filters, sums, pitch());
+    transpose<T>(sums, pitch(), last - first, filters, dx + filter * s_.out_size() + first,
+                 s_.out_size());
   }
 
   ConvShape s_;
-  Dim depth_, blocks_ = 0;
+  Dim depth_, blocks_ = 0, pixels_ = 1, panel_piece_ = 1, panel_pieces_ = 1;
   Shape size_;     // of a channel of dY with its zeros
   Dim plane_ = 0;  // from one channel to the next
   bool padded_ = false;

@@ -24,7 +24,7 @@ template <class T> class TransposeTogether {
         blocks_(s.images, g_.out, kPixels),
         box_(box_of(blocks_.largest())) {
     const Dim size = depth_ * s.filters;
-    parts_ = clamp(blocks_.count() / 2, 1, kParts);
+    parts_ = clamp(blocks_.count(), 1, kParts);
     filters_ = space_.shared<T>(packed_size<T>(depth_, s.filters));
     partial_ = space_.shared<T>(parts_ > 1 ? parts_ * size : 0);
     partial_dbias_ = space_.shared<double>(parts_ * s.channels);

@@ -40,11 +40,16 @@ template <class T, int m, int r> class WinogradCorrelation {
         x_pitch_((slab_piece_ + s.slab_taps - 1) * slab_pitch_ + lanes<T>),
         y_pitch_(panels_ * kPanel<T> + lanes<T>),
         grid_(s.out[1], s.out[2]),
-        blocks_(grid_.blocks(s.images, most_tiles())) {
+        blocks_(grid_.blocks(s.images, most_tiles())),
+        tiles_(s.images * grid_.rows * grid_.columns) {
     filters_ = space_.shared<T>(kPoints * filter_pitch());
+    apart_ = suits_apart();
+    all_x_ = space_.shared<T>(apart_ ? kPoints * tiles_ * x_pitch_ : 0);
+    all_products_ = space_.shared<T>(apart_ ? kPoints * s.out[0] * tiles_ * y_pitch_ : 0);
     Carver counter(nullptr);
     CorrelationTask(*this, counter);
-    scratch_ = space_.scratch<char>(counter.bytes(), blocks_.count() * slab_pieces_);
+    scratch_ =
+        space_.scratch<char>(counter.bytes(), apart_ ? kMostCores : blocks_.count() * slab_pieces_);
   }
   Dim bytes() const { return space_.bytes(); }
   void begin_with(Span<const T> bias) { bias_ = bias; }  // one per output; empty for none
@@ -58,6 +63,7 @@ template <class T, int m, int r> class WinogradCorrelation {
     call.parallel_ranges(pieces, larger_of(divide_up(pieces, 64), 16), [&](Dim begin, Dim end) {
       for (Dim i = begin; i < end; ++i) transform_filters(i / depth_, i % depth_, load_taps);
     });
+    if (apart_) return run_apart(call);
     call.parallel_for(blocks_.count() * slab_pieces_, [&](Dim index) {
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
@@ -69,7 +75,8 @@ template <class T, int m, int r> class WinogradCorrelation {
 
  private:
   static constexpr int kSide = m + r - 1, kPoints = kSide * kSide;
-  static constexpr Dim kLeastTiles = 30;
+  static constexpr Dim kLeastTiles = 30, kEnoughPieces = 48, kMostCores = 64;
+  static constexpr Dim kChannelsTogether = 2 * kPanel<T>;  // of a piece of a transform
   static constexpr Dim kTaskBytes = Dim(768)
                                     << 10;  // of V and P: a share of the second-level cache
 
@@ -89,7 +96,63 @@ template <class T, int m, int r> class WinogradCorrelation {
   Dim most_tiles() const {
     const Dim per_tile = kPoints * (x_pitch_ + y_pitch_) * Dim(sizeof(T));
     const Dim total = s_.images * grid_.rows * grid_.columns * slab_pieces_;
-    return larger_of(smaller_of(clamp(kTaskBytes / per_tile, kLeastTiles, 120), total / 8), 20);
+    return larger_of(
+        smaller_of(clamp(kTaskBytes / per_tile, kLeastTiles, 120), total / kEnoughPieces),
+        s_.slab_taps > 1 ? 24
+        : filters_stay() ? 16
+                         : 20);
+  }
+  // Whether U stays in the second-level cache from block to block.
+  bool filters_stay() const {
+    return kPoints * filter_pitch() * Dim(sizeof(T)) <= kTaskBytes * 2 / 3;
+  }
+
+  // Few tiles and many channels: each block would read all of U for a few rows of a product, and
+  // there are too few blocks for many threads.
+  // So all tiles are transformed, then multiplied, then transformed back.
+  bool suits_apart() const {
+    const Dim bytes = kPoints * tiles_ * (x_pitch_ + s_.out[0] * y_pitch_) * Dim(sizeof(T));
+    return !filters_stay() && !s_.quartered && s_.residues() == 1 && slab_pieces_ == 1 &&
+           blocks_.count() < kEnoughPieces && bytes <= 4 * kTaskBytes;
+  }
+  void run_apart(Call& call) {
+    const Dim ins = divide_up(s_.inputs, kChannelsTogether),
+              outs = divide_up(s_.outputs, kChannelsTogether), slabs = s_.out[0];
+    // body(task, block, slab, first channel) for each of them
+    const auto each = [&](Dim slab_count, Dim groups, auto&& body) {
+      call.parallel_for(blocks_.count() * slab_count * groups, [&](Dim index) {
+        const auto memory = space_.borrow(scratch_);
+        Carver carver(memory.data());
+        CorrelationTask task(*this, carver);
+        const Dim block = index / groups / slab_count, slab = index / groups % slab_count;
+        Dim before = 0;
+        for (Dim b = 0; b < block; ++b) before += blocks_[b].pixels();
+        task.take_tiles(space_[all_x_].data() + before * x_pitch_,
+                        space_[all_products_].data() + (slab * tiles_ + before) * y_pitch_, tiles_,
+                        slabs * tiles_);
+        body(task, blocks_[block], slab, index % groups * kChannelsTogether);
+      });
+    };
+    each(slabs + s_.slab_taps - 1, ins,
+         [&](CorrelationTask& task, const PixelBlock& b, Dim slab, Dim channel) {
+           task.transform_x(b, slab + s_.first[0], slab, 0, 0, channel,
+                            smaller_of(kChannelsTogether, s_.inputs - channel));
+         });
+    const Dim panels = even_piece(panels_, larger_of(panels_ / 4, 1)),
+              pieces = divide_up(panels_, panels);
+    call.parallel_for(kPoints * slabs * pieces, [&](Dim index) {
+      const Dim point = index / pieces / slabs, slab = index / pieces % slabs,
+                panel = index % pieces * panels;
+      const T* x = space_[all_x_].data() + point * tiles_ * x_pitch_ + slab * slab_pitch_;
+      set_product(
+          Part{0, tiles_, panel, smaller_of(panel + panels, panels_)}, Rows<T>{x, x_pitch_}, depth_,
+          space_[filters_].data() + point * filter_pitch(), whole_registers<T>(s_.outputs),
+          space_[all_products_].data() + (point * slabs + slab) * tiles_ * y_pitch_, y_pitch_);
+    });
+    each(slabs, outs, [&](CorrelationTask& task, const PixelBlock& b, Dim slab, Dim channel) {
+      for (Dim n = 0; n < b.images; ++n)
+        task.store_image(b, n, slab, channel, smaller_of(kChannelsTogether, s_.outputs - channel));
+    });
   }
 
   // U[ξ][panel][k][o] = G g Gᵀ,  k = (slab tap, residue, input)
@@ -127,17 +190,23 @@ template <class T, int m, int r> class WinogradCorrelation {
       const Dim strip = strip_size<m, kSide, T>(most, all.s_.inputs, all.s_.step);
       const Dim result = most.size[1] * m * most.size[2] * m * whole_registers<T>(all.s_.outputs);
       strip_ = carver.take<T>(larger_of(strip, result));
+      if (all.apart_) return;
       x_ = carver.take<T>(kPoints * most.pixels() * all.x_pitch_);
       products_ = carver.take<T>(kPoints * most.pixels() * all.y_pitch_);
+    }
+    // Where V and P of the block's tiles lie, and how many rows lie between two points of each.
+    void take_tiles(T* x, T* products, Dim x_rows, Dim product_rows) {
+      x_ = x, products_ = products, x_rows_ = x_rows, product_rows_ = product_rows;
     }
 
     // The tiles of one block in slabs [slab, slab + slabs).
     void run(const PixelBlock& b, Dim slab, Dim slabs) {
       const CorrelationShape& s = all_.s_;
       const Dim tiles = b.pixels(), pitch = all_.filter_pitch();
+      take_tiles(x_, products_, tiles, tiles);
       for (Dim i = 0; i < slabs + s.slab_taps - 1; ++i)
-        s.quartered ? transform_x(b, 0, i, i / 2 * r, i % 2 * r)
-                    : transform_x(b, slab + i + s.first[0], i, 0, 0);
+        s.quartered ? transform_x(b, 0, i, i / 2 * r, i % 2 * r, 0, s.inputs)
+                    : transform_x(b, slab + i + s.first[0], i, 0, 0, 0, s.inputs);
       for (Dim d = 0; d < slabs; ++d) {
         for (Dim point = 0; point < kPoints; ++point)
           set_product(
@@ -146,24 +215,24 @@ template <class T, int m, int r> class WinogradCorrelation {
               all_.depth_, all_.space_[all_.filters_].data() + point * pitch,
               whole_registers<T>(s.outputs), products_ + point * tiles * all_.y_pitch_,
               all_.y_pitch_);
-        for (Dim n = 0; n < b.images; ++n) store_image(b, n, slab + d);
+        for (Dim n = 0; n < b.images; ++n) store_image(b, n, slab + d, 0, s.outputs);
       }
     }
 
-   private:
-    // V[ξ][tile][(place, residue, i)] = Bᵀ X B for one slab of X,
-    // which may lie outside; patches begin (down, right) later.
-    void transform_x(const PixelBlock& b, Dim slab, Dim place, Dim down, Dim right) {
+    // V[ξ][tile][(place, residue, i)] = Bᵀ X B for one slab of X, which may lie outside, and inputs
+    // [channel, channel + count); patches begin (down, right) later.
+    void transform_x(const PixelBlock& b, Dim slab, Dim place, Dim down, Dim right, Dim channel,
+                     Dim count) {
       const CorrelationShape& s = all_.s_;
-      const Dim point = b.pixels() * all_.x_pitch_, plane = s.in[1] * s.in[2];
+      const Dim point = x_rows_ * all_.x_pitch_, plane = s.in[1] * s.in[2];
       const bool outside = slab < 0 || slab >= s.in[0];
-      const SlabPlanes<T> planes{all_.x_ + (outside ? 0 : slab * plane),
+      const SlabPlanes<T> planes{all_.x_ + channel * s.in_size() + (outside ? 0 : slab * plane),
                                  s.inputs * s.in_size(),
                                  s.in_size(),
-                                 s.inputs,
+                                 count,
                                  outside ? 0 : s.in[1],
                                  s.in[2]};
-      T* const v = x_ + place * all_.slab_pitch_;
+      T* const v = x_ + place * all_.slab_pitch_ + channel;
       for_tiles<m, kSide>(b, planes, PatchGrid{s.first[1] + down, s.first[2] + right, s.step},
                           strip_, [&](Dim tile, Dim c, const auto& patch) ONNXGRAD_LAMBDA {
                             Vec<T> transformed[kSide][kSide];
@@ -179,14 +248,16 @@ template <class T, int m, int r> class WinogradCorrelation {
                           });
     }
 
-    // Y = Aᵀ P A for the tiles of image n of the block, in one slab.
-    void store_image(const PixelBlock& b, Dim n, Dim slab) {
+    // Y = Aᵀ P A for the tiles of image n of the block, in one slab, and outputs
+    // [channel, channel + count).
+    void store_image(const PixelBlock& b, Dim n, Dim slab, Dim channel, Dim count) {
       const CorrelationShape& s = all_.s_;
-      const Dim width = b.size[2] * m, pitch = whole_registers<T>(s.outputs),
-                point = b.pixels() * all_.y_pitch_;
+      const Dim width = b.size[2] * m, pitch = whole_registers<T>(count),
+                point = product_rows_ * all_.y_pitch_;
       for (Dim ty = 0; ty < b.size[1]; ++ty)
         for (Dim tx = 0; tx < b.size[2]; ++tx) {
-          const T* from = products_ + ((n * b.size[1] + ty) * b.size[2] + tx) * all_.y_pitch_;
+          const T* from =
+              products_ + ((n * b.size[1] + ty) * b.size[2] + tx) * all_.y_pitch_ + channel;
           T* to = strip_ + (ty * m * width + tx * m) * pitch;
           for (Dim c = 0; c < pitch; c += lanes<T>) {
             Vec<T> p[kSide][kSide], y[m][m];
@@ -197,7 +268,7 @@ template <class T, int m, int r> class WinogradCorrelation {
             both_ways(p, y, [](const auto& in, auto& out) ONNXGRAD_LAMBDA {
               Winograd<m, r>::output(in, out);
             });
-            const Vec<T> bias = all_.bias(c);
+            const Vec<T> bias = all_.bias(channel + c);
 #pragma GCC unroll 8
             for (int i = 0; i < m; ++i)
 #pragma GCC unroll 8
@@ -208,22 +279,26 @@ template <class T, int m, int r> class WinogradCorrelation {
       const Dim top = b.at[1] * m, left = b.at[2] * m,
                 rows = smaller_of(b.size[1] * m, s.out[1] - top);
       const Dim columns = smaller_of(width, s.out[2] - left);
-      T* const image = all_.y_ + (b.image + n) * s.outputs * s.out_size() + left;
+      T* const image = all_.y_ + ((b.image + n) * s.outputs + channel) * s.out_size() + left;
       for (Dim y = 0; y < rows; ++y)
-        transpose(strip_ + y * width * pitch, pitch, columns, s.outputs,
+        transpose(strip_ + y * width * pitch, pitch, columns, count,
                   image + (slab * s.out[1] + top + y) * s.out[2], s.out_size());
     }
 
+   private:
     WinogradCorrelation& all_;
-    T *strip_, *x_, *products_;
+    T *strip_, *x_ = nullptr, *products_ = nullptr;
+    Dim x_rows_ = 0, product_rows_ = 0;
   };
 
   const CorrelationShape s_;
   Dim panels_, slab_pitch_, depth_, slab_piece_, slab_pieces_, x_pitch_, y_pitch_;
   TileGrid<m> grid_;
   PixelBlocks blocks_;
+  Dim tiles_;           // in all
+  bool apart_ = false;  // transforms and products of all tiles one after the other
   Workspace space_;
-  Workspace::Shared<T> filters_{};
+  Workspace::Shared<T> filters_{}, all_x_{}, all_products_{};
   Workspace::Scratch<char> scratch_{};
   Span<const T> bias_;
   const T* x_ = nullptr;

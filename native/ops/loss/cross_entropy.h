@@ -29,6 +29,12 @@ struct Classes {
   Dim labels() const { return outer * inner; }
 };
 
+// Labels of a piece of work, their classes side by side. A label costs as much as some 28 classes
+// beside its own.
+inline Dim rows_together(Dim classes) {
+  return larger_of(1, kPointwiseGrain / 4 / (larger_of(1, classes) + 28));
+}
+
 inline Reduction reduction_of(const Call& call) {
   const std::string& text = call.text("reduction");
   return text == "none" ? Reduction::none : text == "sum" ? Reduction::sum : Reduction::mean;
@@ -204,15 +210,13 @@ template <class T, class I> void cross_entropy_grad(Call& call, Classes s, const
   }
   const bool streamed = 2 * d.size() * Dim(sizeof(T)) > kStreamBytes;
   if (s.inner == 1)
-    return call.parallel_ranges(
-        s.outer, larger_of(1, kPointwiseGrain / 4 / larger_of(1, s.classes)),
-        [&](Dim begin, Dim end) {
-          for (Dim k = begin; k < end; ++k)
-            set_row<T>(s, log_prob + k * s.classes, bias ? bias + k * s.classes : nullptr,
-                       d.data() + k * s.classes, factor[k] == T(0) ? Dim(-1) : Dim(label[k]),
-                       factor[k], streamed);
-          stream_done();
-        });
+    return call.parallel_ranges(s.outer, rows_together(s.classes), [&](Dim begin, Dim end) {
+      for (Dim k = begin; k < end; ++k)
+        set_row<T>(s, log_prob + k * s.classes, bias ? bias + k * s.classes : nullptr,
+                   d.data() + k * s.classes, factor[k] == T(0) ? Dim(-1) : Dim(label[k]), factor[k],
+                   streamed);
+      stream_done();
+    });
   constexpr Dim kWidth = 1024;
   const Dim stripes = divide_up(s.inner, kWidth), slab = s.classes * s.inner;
   call.parallel_for(s.outer * stripes, [&](Dim piece) {

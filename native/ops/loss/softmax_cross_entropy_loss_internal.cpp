@@ -49,12 +49,10 @@ void set_log_columns(const Classes& s, const T* x, T* log_prob, Dim from, Dim to
 template <class T> void set_log_prob(Call& call, const Classes& s, const T* x, T* log_prob) {
   const bool streamed = false;  // the loss reads log_prob next
   if (s.inner == 1)
-    return call.parallel_ranges(
-        s.outer, larger_of(1, kPointwiseGrain / 4 / larger_of(1, s.classes)),
-        [&](Dim begin, Dim end) {
-          for (Dim k = begin; k < end; ++k)
-            set_log_row<T>(s.classes, x + k * s.classes, log_prob + k * s.classes, streamed);
-        });
+    return call.parallel_ranges(s.outer, rows_together(s.classes), [&](Dim begin, Dim end) {
+      for (Dim k = begin; k < end; ++k)
+        set_log_row<T>(s.classes, x + k * s.classes, log_prob + k * s.classes, streamed);
+    });
   constexpr Dim kWidth = 256;
   const Dim stripes = divide_up(s.inner, kWidth), slab = s.classes * s.inner;
   call.parallel_for(s.outer * stripes, [&](Dim piece) {

@@ -195,7 +195,8 @@ void layer_normalization(Call& call, const char* x, const char* mean, const char
   if (kind == Normalization::uncentred) check_parts(call, axis, x, {"scale"}, {inv});
   const Dim rows = shape.product(0, axis), columns = shape.product(axis, shape.rank());
   const bool is_long = columns > kLongNormRow;
-  const RowBlocks blocks = RowBlocks::of(rows, columns, kPointwiseGrain);
+  const bool few = rows * columns < 8 * kPointwiseGrain;  // pieces: cut finer
+  const RowBlocks blocks = RowBlocks::of(rows, columns, kPointwiseGrain / (few ? 2 : 1));
   Workspace space;
   const auto partials = space.shared<T>(is_long ? 0 : blocks.count * 2 * columns);
   const auto sums = space.shared<RowSums>(is_long ? rows * divide_up(columns, kLongNormRow) : 0);

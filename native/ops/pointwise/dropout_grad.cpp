@@ -31,7 +31,7 @@ template <class T> void dropout_grad(Call& call) {
   const T factor = T(1) / (T(1) - ratio);
   const bool drops = training && ratio != T(0),
              streamed = 2 * dx.size() * Dim(sizeof(T)) > kStreamBytes;
-  call.parallel_ranges(dx.size(), kPointwiseGrain, [&](Dim begin, Dim end) {
+  call.parallel_ranges(dx.size(), pointwise_grain(dx.size()), [&](Dim begin, Dim end) {
     const Span<T> out = dx.part(begin, end - begin);
     const T* in = dy.data() + begin;
     const bool* kept = mask + begin;

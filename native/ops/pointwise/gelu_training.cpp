@@ -26,7 +26,7 @@ template <class T> void gelu_training(Call& call) {
   const Span<T> y = call.output<T>("Y");
   const bool streamed = 2 * y.size() * Dim(sizeof(T)) > kStreamBytes;
   const auto run = [&](auto unit) {
-    call.parallel_ranges(y.size(), kPointwiseGrain, [&](Dim begin, Dim end) {
+    call.parallel_ranges(y.size(), pointwise_grain(y.size()), [&](Dim begin, Dim end) {
       const T* from = x.data() + begin;
       fill<T>(y.part(begin, end - begin), streamed, [&](Dim i, Dim count) ONNXGRAD_LAMBDA {
         return unit(load_some<T>(from + i, count));

@@ -37,7 +37,7 @@ template <class T> void seeded_dropout(Call& call) {
   const std::uint32_t limit = limit_of_share(ratio);
   const T scale = T(1 / (1 - ratio));
   const Span<T> y = call.output<T>("Y");
-  call.parallel_ranges(y.size(), kPointwiseGrain, [&](Dim begin, Dim end) {
+  call.parallel_ranges(y.size(), pointwise_grain(y.size()), [&](Dim begin, Dim end) {
     std::uint32_t random[kBlock];
     for (Dim at = begin; at < end; at += kBlock) {
       const Dim count = end - at < kBlock ? end - at : kBlock;

@@ -45,14 +45,16 @@ template <class T> Dim column_block(Dim columns, Dim tallest) {
 template <class T> struct ProductCuts {
   Dim rows, panels, row_cuts, panel_cuts;
 
-  static ProductCuts of(Dim rows, Dim depth, Dim columns) {
+  static ProductCuts of(Dim rows, Dim depth, Dim columns, Dim least_rows = kLeastRows) {
     const Dim panels = panel_count<T>(columns), work = rows * depth * columns;
     const Dim pieces = smaller_of(kProductPieces, larger_of(1, work / kProductGrain));
     // few panels: lower blocks of rows instead, as long as a panel is worth reading for them
-    const Dim wanted = smaller_of(divide_up(pieces, larger_of(1, panels)), rows / kLeastRows);
+    const Dim wanted = smaller_of(divide_up(pieces, larger_of(1, panels)), rows / least_rows);
     const Dim row_cuts = smaller_of(larger_of(wanted, divide_up(larger_of(1, rows), kRowBlock)),
                                     larger_of(1, pieces));
-    return {rows, panels, row_cuts, larger_of(1, smaller_of(panels, divide_up(pieces, row_cuts)))};
+    // a panel each where most pieces would be one panel and the others two
+    const Dim cuts = larger_of(1, smaller_of(panels, divide_up(pieces, row_cuts)));
+    return {rows, panels, row_cuts, 2 * panels <= 3 * cuts ? larger_of(1, panels) : cuts};
   }
   Dim count() const { return row_cuts * panel_cuts; }
   // Pieces of the same panels follow each other: a core reads them again from its own cache.
@@ -63,9 +65,9 @@ template <class T> struct ProductCuts {
   }
 };
 
-// Panels that one piece of packing takes: about 32 Ki elements.
+// Panels that one piece of packing takes: about 8 Ki elements.
 template <class T> Dim panels_per_piece(Dim depth) {
-  return larger_of(1, (Dim(1) << 15) / (kPanel<T> * larger_of(1, depth)));
+  return larger_of(1, (Dim(1) << 13) / (kPanel<T> * larger_of(1, depth)));
 }
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -54,7 +54,7 @@ template <class T> struct LinearBackward {
 
   void add_products(Call& call, Dim first, Dim columns) const {
     const auto of_dx = ProductCuts<T>::of(dx ? s.rows : 0, columns, s.depth);
-    const auto of_dw = ProductCuts<T>::of(dw ? s.depth : 0, s.rows, columns);
+    const auto of_dw = ProductCuts<T>::of(dw ? s.depth : 0, s.rows, columns, kLeastRows / 2);
     const Dim count_dx = dx ? of_dx.count() : 0, count_dw = dw ? of_dw.count() : 0;
     call.parallel_for(count_dx + count_dw, [&](Dim piece) {
       if (piece >= count_dx)
