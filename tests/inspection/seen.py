@@ -27,7 +27,7 @@ def seen(name: str, exporter: str) -> list[str]:
         f"cost {costs}",
         *(f"{p['name']} [{p['layer']}] {p['type']} {p['shape']} {p['kind']} {'trains' if p['trainable'] else 'stays'}"
           f"{'' if p['possible'] else ', cannot train'}" for p in report["parameters"]),
-        *(f"obstacle {o['op_type']} {o['node']}" for o in report["obstacles"]),
+        *(f"obstacle {o['operator']} {o['node']}" for o in report["obstacles"]),
         *(f"note {n['kind']} {n['subject']}".rstrip() for n in report["notes"]),
     ]  # fmt: skip
 
