@@ -52,7 +52,15 @@ def scaled() -> onnx.ModelProto:
     return models.model(nodes, {"div": models.normal(4, 3)}, y=("N", 3), infos=infos)
 
 
+def buffered() -> onnx.ModelProto:
+    """Random Fourier features, a buffer of the network that looks like any weight."""
+    nodes = [models.node("MatMul", "x frequencies", "h"), models.node("MatMul", "h fc.weight", "y")]
+    tensors = {"frequencies": models.normal(4, 4), "fc.weight": models.normal(4, 3)}
+    return models.model(nodes, tensors, y=("N", 3))
+
+
 SAID = {
+    "perhaps buffers": buffered,
     "computed weights": computed,
     "computed weights, by the last call": scaled,
     "untied": models.torchscript_norms,

@@ -31,6 +31,8 @@ FIXED = [
     ("a triangle of ones", np.tril(np.ones((8, 8))), "mask"),
     ("positions", np.arange(16.0).reshape(1, 16, 1, 1), "table"),
     ("evenly spaced", np.linspace(-1, 1, 9), "table"),
+    ("powers of two", 2.0 ** np.arange(4), "table"),
+    ("four of them, as counted", np.arange(1.0, 5.0), "table"),
     ("sinusoids", np.concatenate([np.sin(POSITION), np.cos(POSITION)], 1), "table"),
     (
         "sinusoids in turn",
@@ -240,3 +242,15 @@ def test_a_batch_norm_by_the_statistics_of_its_own_input_is_no_frozen_one():
     model = models.model(nodes, tensors, x=(2, 4), y=(2, 3))
     assert "frozen" not in {n.kind for n in inspect(model).notes}
     assert "frozen" not in {n.kind for n in Trainer(model, loss="mse").notes}
+
+
+def test_a_minus_leaves_weights_out():
+    nodes = [models.node("MatMul", "x a.weight", "h"), models.node("MatMul", "h b.weight", "y")]
+    model = models.model(
+        nodes, {"a.weight": models.normal(4, 4), "b.weight": models.normal(4, 2)}, y=("N", 2)
+    )
+    assert set(Trainer(model, loss="mse", trainable=["all", "-a.*"]).get_weights()) == {"b.weight"}
+    with pytest.raises(ValueError, match="trainable is empty"):
+        Trainer(model, loss="mse", trainable=["all", "-*"])
+    with pytest.raises(ValueError, match="matches none of the model's 2 weights"):
+        Trainer(model, loss="mse", trainable=["all", "-c"])

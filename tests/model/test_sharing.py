@@ -132,6 +132,20 @@ def test_copies_of_one_layer_part_though_their_elements_differ():
     assert TrainableModel(model, tie="all").select("all") == ["layers.0.weight"]
 
 
+def test_two_biases_of_one_cell_part_though_they_are_equal():
+    """Both began at zero and had the same gradient ever since; the older exporter merged them."""
+    nodes = [
+        models.node("Identity", "c.bias_ih", "c.bias_hh"),
+        models.node("Gemm", "x c.weight_ih c.bias_ih", "a", "/c/Gemm"),
+        models.node("Gemm", "x c.weight_hh c.bias_hh", "b", "/c/Gemm_1"),
+        models.node("Add", "a b", "y", "/c/Add"),
+    ]
+    tensors = {"c.weight_ih": models.normal(4, 3), "c.weight_hh": models.normal(4, 3)}
+    model = models.model(nodes, {**tensors, "c.bias_ih": models.normal(3)}, y=("N", 3))
+    assert set(TrainableModel(model).select("all")) == {*tensors, "c.bias_ih", "c.bias_hh"}
+    assert kinds(model) == {"untied": ["c.bias_ih"]}
+
+
 def test_a_single_number_that_is_used_twice_was_not_merged():
     nodes = [models.node("Mul", "x gain", "a"), models.node("Mul", "a gain", "y")]
     model = models.model(nodes, {"gain": models.ones(1)}, y=("N", 4))

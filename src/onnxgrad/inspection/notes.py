@@ -27,6 +27,7 @@ def notes(original: ir.Model, prepared: ir.Model, weights: set[str]) -> list[Not
         "integer weights": _integer_weights(original, prepared),
         "weights in bodies": _weights_in_bodies(original),
         "folded batch norm": _folded_batch_norm(prepared),
+        "perhaps buffers": _perhaps_buffers(prepared, weights),
         "computed weights": _computed_weights(prepared, weights),
         "dropout removed": _dropout_removed(original),
         "weights in constants": _weights_in_constants(original),
@@ -99,6 +100,27 @@ def _computed_weights(model: ir.Model, weights: set[str]) -> str:
     return (
         f"{_count(len(made), 'tensor was', 'tensors were')} computed by the exporter (first: {name!r} from "
         f"{parameter!r}, by {formula}): what trains is the result, without the formula"
+    )
+
+
+def _perhaps_buffers(model: ir.Model, weights: set[str]) -> str:
+    """PyTorch's older exporter writes parameters and buffers alike; the newer one says which is which."""
+    tensors = model.graph.initializers
+    if not (model.producer_name or "").startswith("pytorch"):
+        return ""
+    if any(origin.KIND in v.metadata_props for v in tensors.values()):
+        return ""
+    names = [
+        n
+        for n, v in tensors.items()
+        if n in weights and not (origin.is_generated(n) or origin.is_a_layers(n)) and v.uses()
+    ]
+    if not names:
+        return ""
+    shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
+    return (
+        f"the exporter does not tell parameters from buffers: {shown} {'trains' if len(names) == 1 else 'train'}, "
+        f"and --trainable all,-{names[0]} leaves {names[0]!r} out"
     )
 
 

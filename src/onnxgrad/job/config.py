@@ -140,7 +140,9 @@ class Config:
         int,
         limits=(0, math.inf),
     )
-    trainable: str = setting("all", "all, head, or patterns with commas: 'encoder.*,*.bias'")
+    trainable: str = setting(
+        "all", "all, head, or patterns with commas: 'encoder.*,*.bias'; -name leaves out"
+    )
     metrics: str = setting(
         "",
         "with commas: accuracy, balanced_accuracy, top5, precision, recall, f1 (each also _macro, _weighted), auc, "

@@ -43,6 +43,20 @@ def is_generated(name: str) -> bool:
     return _GENERATED.fullmatch(name) is not None
 
 
+_OF_LAYERS = re.compile(
+    r"(.*[._])?(weight|bias)s?(_?[a-z]*_?[l\d]*(_reverse)?)?|.*original\d?", re.IGNORECASE
+)
+
+
+def is_a_layers(name: str) -> bool:
+    """Say whether a name is one that PyTorch's own layers give their parameters; buffers have others.
+
+    >>> [is_a_layers(n) for n in ("fc.weight", "rnn.weight_ih_l0_reverse", "in_proj_bias", "freqs", "pos")]
+    [True, True, True, False, False]
+    """
+    return _OF_LAYERS.fullmatch(name) is not None
+
+
 def properties(entries: Iterable[onnx.StringStringEntryProto]) -> dict[str, str]:
     """Return the metadata of a node or value of a file."""
     return {entry.key: entry.value for entry in entries}
@@ -144,6 +158,18 @@ def same_but_numbers(a: str, b: str) -> bool:
     pairs = zip(left, right, strict=False)
     alike = all(x == y or (x.isdigit() and y.isdigit()) for x, y in pairs)
     return a != b and len(left) == len(right) and alike
+
+
+def of_one_module(a: str, b: str) -> bool:
+    """Say whether two names are parameters of one module: nobody ties those.
+
+    >>> of_one_module("cell.bias_ih", "cell.bias_hh")
+    True
+    >>> of_one_module("embedding.weight", "head.weight")
+    False
+    """
+    left, right = a.rpartition("."), b.rpartition(".")
+    return bool(left[0]) and left[0] == right[0] and left[2] != right[2]
 
 
 _FORMULAS = re.compile(

@@ -53,8 +53,19 @@ def _padding_row(value: ir.Value) -> int | None:
         return None
     if not any(_looks_up(n, i) for n, i in value.uses()):
         return None
-    empty = np.flatnonzero(~tensor.numpy().any(axis=1))
-    return int(empty[0]) if len(empty) == 1 else None
+    return _only_row_of_zeros(tensor.numpy())
+
+
+def _only_row_of_zeros(table: np.ndarray, block: int = 1 << 16) -> int | None:
+    """Read in blocks, and no further than to a second such row: tables may be larger than the memory left."""
+    found: list[int] = []
+    for start in range(0, len(table), block):
+        found += [
+            start + int(i) for i in np.flatnonzero(~table[start : start + block].any(axis=1))[:2]
+        ]
+        if len(found) > 1:
+            return None
+    return found[0] if found else None
 
 
 def _mask(model: ir.Model, node: ir.Node, row: int) -> None:

@@ -23,7 +23,10 @@ def select(wanted: str | Iterable[str], model: ir.Model, found: list[Tensor]) ->
     for pattern in wanted:
         if not isinstance(pattern, str):
             raise ValueError(f"trainable holds a {type(pattern).__name__}, expected names")
-        chosen.update(_matches(pattern, model, found))
+        if pattern.startswith("-") and pattern not in {t.name for t in found}:
+            chosen.difference_update(_matches(pattern[1:], model, found))
+        else:
+            chosen.update(_matches(pattern, model, found))
     if not chosen:
         raise ValueError("trainable is empty, expected at least one name")
     return [t.name for t in found if t.name in chosen]

@@ -14,6 +14,14 @@ MOST = 256  # elements along an axis that are looked at in large tensors: a patt
 LARGE = 1 << 18  # elements
 
 
+def is_uniform(array: np.ndarray) -> bool:
+    """Say whether all elements are one number, and not NaN; large tensors are not read to their end in vain."""
+    flat = array.reshape(-1)
+    first = flat[:1]
+    blocks = (flat[i : i + LARGE] for i in range(0, flat.size, LARGE))
+    return bool(flat.size and (first == first).all() and all((b == first).all() for b in blocks))
+
+
 def describe(array: np.ndarray, pointwise: bool = True) -> tuple[str, str] | None:
     """Return the kind of a tensor that cannot be a weight and the reason, or None.
 
@@ -35,7 +43,7 @@ def describe(array: np.ndarray, pointwise: bool = True) -> tuple[str, str] | Non
         return mask
     if corner.size < 4 or (corner == corner.flat[0]).all():
         return None
-    found = _table(corner) or _window(array) or _filters(corner)
+    found = _table(corner) or _short_table(corner) or _window(array) or _filters(corner)
     return found or (_grid(corner) if pointwise else None)
 
 
@@ -84,6 +92,19 @@ def _table(array: np.ndarray) -> tuple[str, str] | None:
             return "table", "its elements are an arithmetic progression of their index"
         if _recurs(moving) and (array.ndim > 1 or not _window(array)):
             return "table", "its elements are sinusoids or powers of their index"
+    return None
+
+
+def _short_table(array: np.ndarray) -> tuple[str, str] | None:
+    """Four or five numbers prove a progression where it is exact to the last bit: 1, 2, 4, 8."""
+    row = array.reshape(-1)
+    if row.size != max(array.shape) or row.size > 5 or not row.all():
+        return None
+    steps, ratios = np.diff(row), row[1:] / row[:-1]
+    if (steps == steps[0]).all() and steps[0]:
+        return "table", "its elements are an arithmetic progression of their index"
+    if (ratios == ratios[0]).all() and ratios[0] != 1:
+        return "table", "its elements are sinusoids or powers of their index"
     return None
 
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnxgrad.model import origin
 from onnxgrad.model.change import Change, Draft
+from onnxgrad.model.patterns import is_uniform
 from onnxgrad.model.roles import TYPES
 from onnxgrad.notes import Note
 
@@ -100,7 +101,7 @@ def _axes(array: np.ndarray, place: int, batch: int) -> tuple[int, ...]:
     """Return the axes along which all slices are equal; of equal elements, only that of the batch."""
     if not array.size:
         return ()
-    if (array == array.flat[0]).all():
+    if is_uniform(array):
         return (place,) if place >= 0 and array.shape[place] == batch > 1 else ()
     first = [np.take(array, [0], axis) for axis in range(array.ndim)]
     return tuple(

@@ -269,7 +269,7 @@ def _becomes_statistic(node: ir.Node) -> bool:
 def _is_uniform(value: ir.Value) -> bool:
     """All elements are one number."""
     array = value.const_value.numpy() if value.const_value is not None else None
-    return array is not None and bool(array.size and (array == array.flat[0]).all())
+    return array is not None and patterns.is_uniform(array)
 
 
 def _preparing(model: ir.Model) -> Iterable[ir.Value]:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from onnxgrad.model import origin
+from onnxgrad.model.patterns import is_uniform
 from onnxgrad.model.source import OriginalModel
 
 FLOATS = (
@@ -55,13 +56,15 @@ class Shared:
     def merged(self) -> list[Place]:
         """Return the places that were parameters of their own: equal by chance, or as copies of a layer.
 
-        Equal elements are no evidence where there is only one.
+        Equal elements are no evidence where there is only one. Two biases of one layer that began at
+        zero stay equal for ever, since they have the same gradient.
         """
         first, *others = self.places
         single = int(np.prod(self.tensor.dims)) == 1
         if self.uniform:
             return [p for p in others if p.sure or not single or _is_slope(p)]
-        return [p for p in others if p.sure and origin.same_but_numbers(p.module, first.module)]
+        alike = (origin.same_but_numbers, origin.of_one_module)
+        return [p for p in others if p.sure and any(f(p.module, first.module) for f in alike)]
 
 
 def _is_slope(place: Place) -> bool:
@@ -146,12 +149,6 @@ def _beside(source: OriginalModel, uses: Uses, sites: list[Site]) -> dict[int, s
     names = set(found.values()) & set(source.tensors)
     one = {n for n in names if len(uses.of(n)) > 1 and not is_uniform(source.array(n))}
     return {key: name for key, name in found.items() if name in one}
-
-
-def is_uniform(array: np.ndarray) -> bool:
-    """Say whether all elements are equal, and not NaN."""
-    flat = array.reshape(-1)
-    return bool(flat.size and flat[0] == flat[0] and (flat == flat[0]).all())
 
 
 def _may_learn(tensor: onnx.TensorProto, sites: list[Site], metadata: dict[str, str]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import onnx
 
 from onnxgrad.model.change import Change
+from onnxgrad.model.origin import of_one_module
 from onnxgrad.model.sharing import Place, Shared, fresh, shared_tensors
 from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
@@ -57,6 +58,8 @@ class Untie(Change):
         shown = ", ".join(repr(n) for n in own[:3]) + (" …" if len(own) > 3 else "")
         value = float(source.array(name).reshape(-1)[0])
         why = f"all its elements are {value:g}" if shared.uniform else "copies of one layer"
+        if not shared.uniform and any(of_one_module(p.module, name) for p in parted):
+            why = "two parameters of one layer"
         why = "as asked for" if names_match(shared.names, self.untie) else why
         self.notes.append(
             Note(
