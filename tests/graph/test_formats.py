@@ -321,3 +321,21 @@ def test_bags_of_different_sizes_in_the_steps_of_a_loop(tmp_path):
     np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
     losses, _ = train(made, feed, tmp_path / "tuned.onnx")
     assert losses[-1] < losses[0]
+
+
+def test_sizes_of_minus_one_in_an_old_opset(tmp_path):
+    """Paddle's converter wrote -1 for what only the run knows; the converter of opsets counted with it."""
+    made = model(
+        """g (float[N,3,H,W] x) => (float[N,2] y)
+           { c = Conv<strides=[2,2], pads=[1,1,1,1]>(x, w) p = MaxPool<kernel_shape=[2,2], strides=[2,2]>(c)
+             s = GlobalAveragePool(p) q = Conv(s, e) z = Mul(p, q) a = GlobalAveragePool(z)
+             f = Flatten(a) y = MatMul(f, v) }""",
+        opset=11, w=normal(4, 3, 3, 3), e=normal(4, 4, 1, 1), v=normal(4, 2),
+    )  # fmt: skip
+    for value in (*made.graph.input, *made.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_value = -1
+    for shape in ((2, 3, 16, 24), (1, 3, 9, 12)):
+        losses, _ = train(made, {"x": normal(*shape)}, tmp_path / "tuned.onnx")
+        assert losses[-1] < losses[0]

@@ -40,8 +40,8 @@ def load(model: Any) -> ir.Model:
         copy.graph.sort()
     except ValueError as error:
         raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
+    _forget_negative_sizes(copy)  # the converter of opsets would count with them
     copy = _raise_opset(copy)
-    _forget_negative_sizes(copy)
     time_first(copy)
     bodies.prepare(copy)
     _infer_outputs(copy)
