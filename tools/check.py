@@ -111,7 +111,7 @@ def properties() -> bool:
 
 def live() -> bool:
     """PyTorch, a notebook, a browser, datasets and trackers; what is not there is skipped with its reason."""
-    peers = ["torch==2.13.0", "onnxscript", "transformers", "Pillow", "scikit-learn", "nbclient", "ipykernel",
+    peers = ["torch==2.13.0", "onnxscript", "transformers", "peft", "Pillow", "scikit-learn", "nbclient", "ipykernel",
              "datasets", "mlflow-skinny", "wandb", "trackio", "tensorboardX"]  # fmt: skip
     python, install = with_all_levels("live", peers)
     return step(

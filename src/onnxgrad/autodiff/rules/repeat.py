@@ -193,10 +193,10 @@ def _stack(op, repeat, value):
 
 
 def _known(value):
-    """The shape inside of a step. onnxruntime wants to know the rank of all that a Scan handles."""
+    """The shape inside a step. onnxruntime wants to know the rank of all that a Scan handles."""
     if value.shape is None or value.dtype is None:
         raise NoGradient(
-            f"the rank of {value.name!r} is unknown inside of its body, or changes from step to step",
+            f"the rank of {value.name!r} is unknown inside its body, or changes from step to step",
             "state the shapes of the model's inputs, or unroll it when the model is exported",
         )
     return ir.Shape([d if isinstance(d, int) else None for d in value.shape])

@@ -239,7 +239,7 @@ class FakeQuantise(Change):
             yield Note(
                 "quantised",
                 self._left[0],
-                f"{len(self._left)} integer tensors stay as they are, inside of branches or with scales that are "
+                f"{len(self._left)} integer tensors stay as they are, inside branches or with scales that are "
                 f"computed: {listed}",
             )
 
