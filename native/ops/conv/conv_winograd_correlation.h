@@ -40,12 +40,13 @@ template <class T, int m, int r> class WinogradCorrelation {
         x_pitch_((slab_piece_ + s.slab_taps - 1) * slab_pitch_ + lanes<T>),
         y_pitch_(panels_ * kPanel<T> + lanes<T>),
         grid_(s.out[1], s.out[2]),
-        blocks_(grid_.blocks(s.images, most_tiles())),
-        tiles_(s.images * grid_.rows * grid_.columns) {
+        blocks_(grid_.blocks(s.images, most_tiles())) {
     filters_ = space_.shared<T>(kPoints * filter_pitch());
     apart_ = suits_apart();
-    all_x_ = space_.shared<T>(apart_ ? kPoints * tiles_ * x_pitch_ : 0);
-    all_products_ = space_.shared<T>(apart_ ? kPoints * s.out[0] * tiles_ * y_pitch_ : 0);
+    round_blocks_ = even_piece(blocks_.count(), round_bytes() / block_bytes());
+    round_tiles_ = round_blocks_ * blocks_.largest().pixels();
+    all_x_ = space_.shared<T>(apart_ ? kPoints * round_tiles_ * x_pitch_ : 0);
+    all_products_ = space_.shared<T>(apart_ ? kPoints * s.out[0] * round_tiles_ * y_pitch_ : 0);
     Carver counter(nullptr);
     CorrelationTask(*this, counter);
     scratch_ =
@@ -63,7 +64,9 @@ template <class T, int m, int r> class WinogradCorrelation {
     call.parallel_ranges(pieces, larger_of(divide_up(pieces, 64), 16), [&](Dim begin, Dim end) {
       for (Dim i = begin; i < end; ++i) transform_filters(i / depth_, i % depth_, load_taps);
     });
-    if (apart_) return run_apart(call);
+    for (Dim first = 0; apart_ && first < blocks_.count(); first += round_blocks_)
+      run_round(call, first, smaller_of(first + round_blocks_, blocks_.count()));
+    if (apart_) return;
     call.parallel_for(blocks_.count() * slab_pieces_, [&](Dim index) {
       const auto memory = space_.borrow(scratch_);
       Carver carver(memory.data());
@@ -79,6 +82,7 @@ template <class T, int m, int r> class WinogradCorrelation {
   static constexpr Dim kChannelsTogether = 2 * kPanel<T>;  // of a piece of a transform
   static constexpr Dim kTaskBytes = Dim(768)
                                     << 10;  // of V and P: a share of the second-level cache
+  static constexpr Dim kFewBlocks = 12;
 
   Vec<T> bias(Dim output) const {
     return bias_ ? load_some<T>(bias_.data() + output, smaller_of(lanes<T>, s_.outputs - output))
@@ -108,28 +112,38 @@ template <class T, int m, int r> class WinogradCorrelation {
   }
 
   // Few tiles and many channels: each block would read all of U for a few rows of a product, and
-  // there are too few blocks for many threads.
-  // So all tiles are transformed, then multiplied, then transformed back.
+  // there are too few blocks for many threads. So blocks are transformed, then multiplied, then
+  // transformed back, some of them together: a round.
   bool suits_apart() const {
-    const Dim bytes = kPoints * tiles_ * (x_pitch_ + s_.out[0] * y_pitch_) * Dim(sizeof(T));
     return !filters_stay() && !s_.quartered && s_.residues() == 1 && slab_pieces_ == 1 &&
-           blocks_.count() < kEnoughPieces && bytes <= 4 * kTaskBytes;
+           blocks_.count() < kFewBlocks && block_bytes() <= round_bytes();
   }
-  void run_apart(Call& call) {
+  // V and P of a round. Every round reads all of U: a large U is worth leaving the cache for.
+  Dim round_bytes() const {
+    return clamp(kPoints * filter_pitch() * Dim(sizeof(T)) / 4, kTaskBytes * 7 / 4, kTaskBytes * 4);
+  }
+  Dim block_bytes() const {
+    const Dim tiles = larger_of(blocks_.largest().pixels(), 1);
+    return kPoints * tiles * (x_pitch_ + s_.out[0] * y_pitch_) * Dim(sizeof(T));
+  }
+  void run_round(Call& call, Dim first, Dim last) {
     const Dim ins = divide_up(s_.inputs, kChannelsTogether),
               outs = divide_up(s_.outputs, kChannelsTogether), slabs = s_.out[0];
+    T *const all_x = space_[all_x_].data(), *const all_products = space_[all_products_].data();
+    Dim tiles = 0;
+    for (Dim b = first; b < last; ++b) tiles += blocks_[b].pixels();
     // body(task, block, slab, first channel) for each of them
     const auto each = [&](Dim slab_count, Dim groups, auto&& body) {
-      call.parallel_for(blocks_.count() * slab_count * groups, [&](Dim index) {
+      call.parallel_for((last - first) * slab_count * groups, [&](Dim index) {
         const auto memory = space_.borrow(scratch_);
         Carver carver(memory.data());
         CorrelationTask task(*this, carver);
-        const Dim block = index / groups / slab_count, slab = index / groups % slab_count;
+        const Dim block = first + index / groups / slab_count, slab = index / groups % slab_count;
         Dim before = 0;
-        for (Dim b = 0; b < block; ++b) before += blocks_[b].pixels();
-        task.take_tiles(space_[all_x_].data() + before * x_pitch_,
-                        space_[all_products_].data() + (slab * tiles_ + before) * y_pitch_, tiles_,
-                        slabs * tiles_);
+        for (Dim b = first; b < block; ++b) before += blocks_[b].pixels();
+        task.take_tiles(all_x + before * x_pitch_,
+                        all_products + (smaller_of(slab, slabs - 1) * tiles + before) * y_pitch_,
+                        tiles, slabs * tiles);
         body(task, blocks_[block], slab, index % groups * kChannelsTogether);
       });
     };
@@ -143,11 +157,10 @@ template <class T, int m, int r> class WinogradCorrelation {
     call.parallel_for(kPoints * slabs * pieces, [&](Dim index) {
       const Dim point = index / pieces / slabs, slab = index / pieces % slabs,
                 panel = index % pieces * panels;
-      const T* x = space_[all_x_].data() + point * tiles_ * x_pitch_ + slab * slab_pitch_;
-      set_product(
-          Part{0, tiles_, panel, smaller_of(panel + panels, panels_)}, Rows<T>{x, x_pitch_}, depth_,
-          space_[filters_].data() + point * filter_pitch(), whole_registers<T>(s_.outputs),
-          space_[all_products_].data() + (point * slabs + slab) * tiles_ * y_pitch_, y_pitch_);
+      set_product(Part{0, tiles, panel, smaller_of(panel + panels, panels_)},
+                  Rows<T>{all_x + point * tiles * x_pitch_ + slab * slab_pitch_, x_pitch_}, depth_,
+                  space_[filters_].data() + point * filter_pitch(), whole_registers<T>(s_.outputs),
+                  all_products + (point * slabs + slab) * tiles * y_pitch_, y_pitch_);
     });
     each(slabs, outs, [&](CorrelationTask& task, const PixelBlock& b, Dim slab, Dim channel) {
       for (Dim n = 0; n < b.images; ++n)
@@ -295,8 +308,8 @@ template <class T, int m, int r> class WinogradCorrelation {
   Dim panels_, slab_pitch_, depth_, slab_piece_, slab_pieces_, x_pitch_, y_pitch_;
   TileGrid<m> grid_;
   PixelBlocks blocks_;
-  Dim tiles_;           // in all
-  bool apart_ = false;  // transforms and products of all tiles one after the other
+  bool apart_ = false;  // in rounds of transforms, products and transforms back
+  Dim round_blocks_ = 1, round_tiles_ = 0;
   Workspace space_;
   Workspace::Shared<T> filters_{}, all_x_{}, all_products_{};
   Workspace::Scratch<char> scratch_{};
