@@ -209,3 +209,17 @@ def test_a_model_without_trainable_tensors_has_no_gradients():
 def test_the_coverage_page_is_up_to_date():
     page = Path(__file__).parents[2] / "docs" / "coverage.md"
     assert page.read_text() == coverage(), "run make docs"
+
+
+def test_a_resize_that_keeps_its_aspect_by_the_corners_is_refused():
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 19]>
+        net (float[1, 1, 4, 6] x) => (float y) <int64[2] sizes = {8, 8}> {
+            y = Resize<mode="linear", axes=[2, 3], keep_aspect_ratio_policy="not_larger",
+                       coordinate_transformation_mode="align_corners">(x, , , sizes)
+        }""")
+    with pytest.raises(
+        GradientError,
+        match=r"keeps the aspect ratio \(not_larger\) in a coordinate mode that depends",
+    ):
+        vjp(model, wrt=["x"], ops="standard")

@@ -207,7 +207,22 @@ def test_two_modules_of_one_state_share_its_parameters(files):
 
 
 @pytest.mark.parametrize(
-    "value", [-1, 0, 1 << 40, -1.0, 0.1, 1234.0, "hello", "", True, np.int32(3), np.float64(2.5)]
+    "value",
+    [
+        -1,
+        0,
+        1 << 40,
+        (1 << 63) - 1,
+        -(1 << 63),
+        -1.0,
+        0.1,
+        1234.0,
+        "hello",
+        "",
+        True,
+        np.int32(3),
+        np.float64(2.5),
+    ],
 )
 def test_properties_survive_a_checkpoint(files, tmp_path, value):
     state = files.state()
@@ -221,6 +236,21 @@ def test_properties_survive_a_checkpoint(files, tmp_path, value):
     assert "it" in again
     assert type(again["it"]) is type(state.properties["it"])
     assert repr(again) == "Properties(it)"
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, None, [1], 1j])
+def test_properties_that_a_file_cannot_hold_are_refused(files, value):
+    state = files.state()
+    with pytest.raises(TypeError, match=r"property 'it' is .*, expected an int of 64 bits"):
+        state.properties["it"] = value
+    assert "it" not in state.properties
+
+
+def test_outputs_are_those_of_the_model(files):
+    module = files.module(files.state())
+    names = module.output_names()
+    assert names
+    assert not any("accumulation" in name for name in names)
 
 
 @pytest.mark.parametrize("kind", list(artifacts.OptimType))
