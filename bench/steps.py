@@ -1,12 +1,13 @@
 """Whole training steps, in one command: `make bench-steps`, or
 
-    python bench/steps.py [--torch python] [--busy] [--no-compile] [--page]
+    python bench/steps.py [--torch python] [--before python] [--busy] [--seconds 2.5] [--no-compile] [--page]
 
-Runs bench/exported.py (1 and 2 threads, torch.compile on 1), bench/products.py, bench/work_span.py and
-bench/attention_memory.py one after the other, keeps what they found in bench/results, and writes docs/speed-steps.md
-of it. `--busy` takes processor time, on one thread only, for a machine that does other work; `--no-compile` leaves
-torch.compile out; `--page` only writes the page. Some 14 minutes on two cores that do nothing else, 9 without
-torch.compile.
+Runs bench/exported.py (1 and 2 threads, torch.compile on 1), bench/training.py, bench/products.py, bench/work_span.py
+and bench/attention_memory.py one after the other, keeps what they found in bench/results, and writes
+docs/speed-steps.md of it. `--before` is a Python that has another build of onnxgrad, which the networks of
+bench/training.py are compared with. `--busy` takes processor time, on one thread only, for a machine that does other
+work; `--no-compile` leaves torch.compile out; `--page` only writes the page. Some 16 minutes on two cores that do
+nothing else, 11 without torch.compile.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from exported import COMPILED, EAGER, EXPORTERS, TARGETS, geometric_mean, ratios
 from products import KINDS, WHO
 from run import torch_python
+from training import PEERS
 from work_span import TARGET
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,23 +44,27 @@ def environment() -> str:
     return str(python)
 
 
-def measure(torch: str, busy: bool, compiled: bool) -> None:
-    clock = ["--threads", "1", "--clock", "cpu"] if busy else ["--threads", "1", "2"]
+def measure(arguments, torch: str) -> None:
+    busy, seconds = arguments.busy, ["--seconds", str(arguments.seconds)]
+    clock = ["--clock", "cpu"] if busy else []
     jobs = {
         "exported": [
-            "--torch",
-            torch,
-            "--seconds",
-            "2.5",
-            *(["--compile"] if compiled else []),
-            *clock,
+            *("--torch", torch, "--threads", *(["1"] if busy else ["1", "2"])),
+            *([] if arguments.no_compile else ["--compile"]),
+            *(seconds + clock),
+        ],
+        "old_networks": [
+            *("--torch", torch, "--threads", "1" if busy else "2"),
+            *(["--before", arguments.before] if arguments.before else []),
+            *(seconds + clock),
         ],
         "products": ["--torch", torch],
         "work_span": ["--torch", torch],
         "attention_memory": [],
     }
     for name, options in jobs.items():
-        command = [sys.executable, ROOT / "bench" / f"{name}.py", *options]
+        script = "training" if name == "old_networks" else name
+        command = [sys.executable, ROOT / "bench" / f"{script}.py", *options]
         subprocess.run([*command, "--output", RESULTS / f"{name}.json"], check=True)
 
 
@@ -87,8 +93,29 @@ def _step(row: dict, who: str) -> str:
     if found is None:
         return "failed" if who in row["failed"] else "–"
     ratio = row["contenders"][EAGER]["ms"] / found["ms"]
-    shown = "" if who == EAGER else f" ({ratio:.2f}×)" if ratio >= 1 else f" (**{ratio:.2f}×**)"
+    shown = "" if who == EAGER else f" {_ratio(ratio)}"
     return f"{found['ms']:.1f} ms{shown}, {found['peak_mb']:.0f} MB"
+
+
+def old_networks_section(found: dict) -> str:
+    rows = found["results"]
+    peers = [w for w in PEERS if any(w in r["ms"] for r in rows)]
+    threads = rows[0]["threads"]
+    text = f"\n## The networks of bench/training.py\n\nOn {threads} thread{'s' if threads > 1 else ''}.\n\n"
+    text += f"| network | onnxgrad | {' | '.join(peers)} | peak MB |\n|---|--:|{'--:|' * len(peers)}--:|\n"
+    for row in rows:
+        ours = row["ms"]["onnxgrad"]
+        cells = []
+        for who in peers:
+            ms = row["ms"].get(who)
+            cells.append("–" if ms is None else f"{ms:.2f} ms {_ratio(ms / ours)}")
+        memory = " / ".join(f"{mb:.0f}" for mb in row["peak_mb"].values())
+        text += f"| {row['title']} | {ours:.2f} ms | {' | '.join(cells)} | {memory} |\n"
+    return text
+
+
+def _ratio(ratio: float) -> str:
+    return f"({ratio:.2f}×)" if ratio >= 1 else f"(**{ratio:.2f}×**)"
 
 
 def products_section(found: dict) -> str:
@@ -111,9 +138,19 @@ def span_section(found: list[dict]) -> str:
     text += f"| network | one core | {' | '.join(cores)} | waits for |\n|---|--:|{'--:|' * len(cores)}---|\n"
     for row in found:
         speeds = " | ".join(f"{row['speed_up'][c]:.1f}×" for c in cores)
-        worst = ", ".join(f"{op} {ms:.2f} ms" for op, ms in row["worst"])
-        text += f"| {row['name']} | {row['ms']:.1f} ms | {speeds} | {worst} |\n"
+        text += f"| {row['name']} | {row['ms']:.1f} ms | {speeds} | {_worst(row)} |\n"
+    before = {row["name"]: row for row in of("work_span_before") or ()}
+    if not before:
+        return text
+    text += "\nThe same before normalisations, padding and slices were seen as one operator each, and before pieces "
+    text += "were cut finer:\n\n| network | one core | on 16 | waits for |\n|---|--:|--:|---|\n"
+    for row in (before[r["name"]] for r in found if r["name"] in before):
+        text += f"| {row['name']} | {row['ms']:.1f} ms | {row['speed_up']['16']:.1f}× | {_worst(row)} |\n"
     return text
+
+
+def _worst(row: dict) -> str:
+    return ", ".join(f"{op} {ms:.2f} ms" for op, ms in row["worst"])
 
 
 def memory_section(found: list[dict]) -> str:
@@ -129,8 +166,13 @@ def page() -> str:
     exported = of("exported")
     how = "processor time" if exported and exported["clock"] == "cpu" else "wall time"
     text = HEAD.format(date=date.today().isoformat(), how=f"best of turns, {how}")
-    sections = {"exported": steps_section, "products": products_section, "work_span": span_section,
-                "attention_memory": memory_section}  # fmt: skip
+    sections = {
+        "exported": steps_section,
+        "old_networks": old_networks_section,
+        "products": products_section,
+        "work_span": span_section,
+        "attention_memory": memory_section,
+    }
     for name, section in sections.items():
         found = of(name)
         text += section(found) if found else ""
@@ -140,12 +182,14 @@ def page() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch", help="a Python that has PyTorch 2.13, onnx and onnxscript")
+    parser.add_argument("--before", help="a Python that has another build of onnxgrad")
+    parser.add_argument("--seconds", type=float, default=2.5, help="per contender and network")
     parser.add_argument("--busy", action="store_true", help="processor time, one thread")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--page", action="store_true", help="only write the page")
     arguments = parser.parse_args()
     if not arguments.page:
-        measure(arguments.torch or environment(), arguments.busy, not arguments.no_compile)
+        measure(arguments, arguments.torch or environment())
     PAGE.write_text(page())
     print(f"wrote {PAGE}")
 

@@ -1,9 +1,10 @@
 """A whole training step (forward, backward, AdamW) beside PyTorch and onnxruntime-training 1.19.2, in one run.
 
-    python bench/training.py [--only mlp] [--threads 2] [--seconds 3] [--torch python] [--old python]
+    python bench/training.py [--only mlp] [--threads 2] [--seconds 3] [--torch python] [--old python] [--before python]
 
 Each contender is a process of its own that waits while the others run; the best time of alternating rounds counts.
 The first losses are compared before anything is timed. A ratio is a peer's time over ours: below 1 is a loss.
+`--before` is a Python that has another build of onnxgrad. `--clock cpu` takes processor time, for a busy machine.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ from worker import Worker
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 5
 PARAMETERS = 25_000_000
+BEFORE = "onnxgrad before"
+PEERS = (BEFORE, "PyTorch", "onnxruntime-training")
 
 
 def contenders(kind: str, arguments) -> dict[str, tuple[str, str]]:
     found = {"onnxgrad": (sys.executable, f"{kind}_onnxgrad.py")}
+    if arguments.before:
+        found[BEFORE] = (arguments.before, f"{kind}_onnxgrad.py")
     if arguments.torch:
         found["PyTorch"] = (arguments.torch, f"{kind}_pytorch.py")
     if arguments.old and kind == "train":
@@ -72,7 +77,7 @@ def run(name: str, arguments) -> dict:
         times = {who: [] for who in workers}
         for _ in range(ROUNDS):
             for who, worker in workers.items():
-                times[who] += worker.times(arguments.seconds / ROUNDS)
+                times[who] += worker.times(arguments.seconds / ROUNDS, arguments.clock)
         for who, worker in workers.items():
             result["ms"][who] = min(times[who]) * 1e3
             result["peak_mb"][who] = worker.peak()
@@ -91,18 +96,19 @@ def compare(values: dict[str, dict]) -> None:
 
 def show(results: list[dict]) -> None:
     table = Table(title=f"one training step, {results[0]['threads']} threads")
-    for column in ("", "onnxgrad ms", "PyTorch", "onnxruntime-training", "peak MB"):
+    peers = [w for w in PEERS if any(w in r["ms"] or w in r["failed"] for r in results)]
+    for column in ("", "onnxgrad ms", *peers, "peak MB"):
         table.add_column(column, justify="left" if not column else "right")
     for r in results:
         ours = r["ms"]["onnxgrad"]
         cells = [r["title"], f"{ours:.2f}"]
-        for who in ("PyTorch", "onnxruntime-training"):
+        for who in peers:
             ms = r["ms"].get(who)
             cells.append(f"{ms:.2f} ({ms / ours:.2f}×)" if ms else r["failed"].get(who, "-")[:40])
         cells.append(" / ".join(f"{v:.0f}" for v in r["peak_mb"].values()))
         table.add_row(*cells)
     Console(width=150).print(table)
-    for who in ("PyTorch", "onnxruntime-training"):
+    for who in peers:
         ratios = [r["ms"][who] / r["ms"]["onnxgrad"] for r in results
                   if who in r["ms"] and r["name"] != "adamw"]  # fmt: skip
         if ratios:
@@ -117,6 +123,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="per contender and model")
     parser.add_argument("--torch", help="a Python that has PyTorch")
     parser.add_argument("--old", help="a Python that has onnxruntime-training-cpu 1.19.2")
+    parser.add_argument("--before", help="a Python that has another build of onnxgrad")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     results = [run(name, arguments) for name in arguments.only]
@@ -124,7 +132,8 @@ def main() -> None:
     if arguments.output:
         machine = {"machine": platform.processor() or platform.machine(), "cores": os.cpu_count()}
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps({**machine, "results": results}, indent=1))
+        machine["clock"] = arguments.clock
+        arguments.output.write_text(json.dumps({**machine, "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
