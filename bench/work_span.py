@@ -27,13 +27,13 @@ CORES = (2, 4, 8, 16, 32)
 WAKE = 3.0  # µs to wake a pool whose threads wait for work
 STEPS = 8  # of each piece the quickest time counts: the first steps allocate, and a machine does other things
 LEAST_PIECE = 10.0  # µs of onnxruntime's own pieces
-# Operators whose kernels in onnxruntime 1.31 were seen to wake a second thread. Not among them: Pad, Slice, Sum,
-# InstanceNormalization, Transpose of more than one axis.
+# Operators whose kernels in onnxruntime 1.31 were seen to wake a second thread (bench/shared_nodes.py looks). Not among
+# them: Pad, Slice, Sum, Where, InstanceNormalization, and a Transpose of more than one axis, which no step here has.
 SHARED = {
     "Add", "AveragePool", "Concat", "Conv", "ConvTranspose", "Div", "Erf", "Expand", "FusedConv", "FusedGemm",
     "FusedMatMul", "Gather", "Gelu", "Gemm", "GlobalAveragePool", "LayerNormalization", "MatMul", "MaxPool", "Mul",
     "ReduceMean", "ReduceSum", "Relu", "Sigmoid", "SimplifiedLayerNormalization", "SkipLayerNormalization", "Softmax",
-    "Split", "Sub", "Tanh", "Transpose", "Where",
+    "Split", "Sub", "Tanh", "Transpose",
 }  # fmt: skip
 MORE = ("unet", "wavenet", "densenet", "volumes")  # of workers/convolutional.py
 TARGET = 10.0  # on 16 cores
