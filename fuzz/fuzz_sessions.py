@@ -28,7 +28,13 @@ MOST_ELEMENTS = 1 << 14
 HOSTILE_DIMS = (0, 2**24, 2**28, 2**28 + 1, 2**31, 2**40, 2**60)
 HOSTILE_NUMBERS = (0, -1, 2**24, 2**24 + 1, 2**31, 2**62, 2**63 - 1, -(2**63))
 HOSTILE_FLOATS = (0.0, -1.0, 1e-18, 1e30, float("inf"), float("-inf"), float("nan"))
-TYPES = {"int32": np.int32, "int64": np.int64, "bool": np.bool_, "float32": np.float32}
+TYPES = {
+    "int32": np.int32,
+    "int64": np.int64,
+    "uint8": np.uint8,
+    "bool": np.bool_,
+    "float32": np.float32,
+}
 
 
 class Maker:

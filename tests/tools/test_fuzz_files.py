@@ -93,3 +93,16 @@ def test_an_input_of_a_number_is_the_same_after_any_other():
         mutate.mutate_json(text, random.Random(number))
     assert repr(mutate.VALUES) == before
     assert mutate.mutate_json(text, random.Random(300)) == alone
+
+
+def test_a_call_of_every_operator_can_be_drawn(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER.parent))
+    import fuzz_sessions
+
+    from onnxgrad.contracts import contracts
+
+    for contract in contracts().values():
+        inputs, _, outputs = fuzz_sessions.Maker(contract, np.random.default_rng(0)).call()
+        assert set(inputs) <= {t.name for t in contract.inputs}
+        assert set(outputs) <= {t.name for t in contract.outputs}
+    sys.modules.pop("fuzz_sessions")
