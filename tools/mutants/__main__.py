@@ -103,6 +103,18 @@ def lines_of(mutant: Mutant) -> list[int]:
     return sorted(set(own))
 
 
+def function_of(mutant: Mutant) -> list[int]:
+    """Return the lines of the innermost function around a change: a test that runs many of them sees more of it."""
+    tree = ast.parse((SOURCE / mutant.path).read_text(encoding="utf-8"))
+    found = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.FunctionDef) and n.lineno <= mutant.line <= n.end_lineno
+    ]
+    inner = max(found, key=lambda n: n.lineno, default=None)
+    return [] if inner is None else list(range(inner.lineno, inner.end_lineno + 1))
+
+
 def chosen_tests(tests: Tests, mutant: Mutant, thorough: bool) -> set[str]:
     covering = tests.covering(mutant.path, lines_of(mutant))
     if (
@@ -115,7 +127,7 @@ def chosen_tests(tests: Tests, mutant: Mutant, thorough: bool) -> set[str]:
 def judge(tests: Tests, mutant: Mutant, number: int, thorough: bool) -> str | None:
     """Return what noticed the mutant; None for a survivor."""
     chosen = chosen_tests(tests, mutant, thorough)
-    queue = tests.queue(chosen, mutant.path, SECONDS[thorough], number)
+    queue = tests.queue(chosen, mutant.path, function_of(mutant), SECONDS[thorough], number)
     if not queue:
         return None
     source = FOLDER / f"mutant-{os.getpid()}.py"

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 LINES = "lines.json"
@@ -95,13 +95,20 @@ class Tests:
         """Return all tests of the same files: they share fixtures, and what is computed once."""
         return {t for file in {_file(t) for t in tests} for t in self._of_file[file]}
 
-    def queue(self, tests: Iterable[str], path: str, budget: float, seed: object) -> list[str]:
-        """Return tests that take `budget` seconds together: for half of it those that run little but this file, then
-        files in turn, the quickest tests of each first.
+    def queue(
+        self, tests: Iterable[str], path: str, around: Sequence[int], budget: float, seed: object
+    ) -> list[str]:
+        """Return tests that take `budget` seconds together: for half of it those that run most of the function
+        `around` the change and little but this file, then files in turn, the quickest tests of each first.
         """
         rng = random.Random(str(seed))  # not always the same of many that are as good
         costs = {t: self.seconds[t] * rng.uniform(0.7, 1.4) for t in sorted(tests)}
-        specific = sorted(costs, key=lambda t: (0.05 + costs[t]) / self._share(t, path))
+        ran = Counter(t for line in around for t in self._lines[path].get(line, ()))
+        most = max((ran[t] for t in costs), default=0) or 1
+        specific = sorted(
+            costs,
+            key=lambda t: (0.05 + costs[t]) / self._share(t, path) / max(ran[t] / most, 0.01) ** 3,
+        )
         chosen = self._within(specific, budget / 2, {})
         return list(self._within([*specific[:1], *self._in_turn(costs)], budget, chosen))
 
