@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from model.test_lora_graph import adapted, moved
 
 from onnxgrad.errors import AdapterError
 from onnxgrad.model.lora import Lora, ort_file, peft
+from onnxgrad.model.lora.start import _layer
 
 SETTINGS = [(name, v) for name in TARGETS for v in VARIANTS]
 
@@ -151,3 +154,19 @@ def test_the_bytes_of_an_adapter_begin_where_onnxruntime_wants_them():
         data = ort_file.to_bytes(marks)
         for array in marks.values():
             assert data.index(array.tobytes()) % 8 == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "found"),
+    [("a.b", "a.b"), ("model.a.b", "a.b"), ("b", "a.b"), ("base.x.y.z", "x.y.z"), ("z", "x.y.z")],
+)
+def test_wrappers_put_words_before_a_name(module, found):
+    layers = [SimpleNamespace(name=name) for name in ("a.b", "x.y.z")]
+    assert _layer(Path("adapter"), module, layers).name == found
+
+
+@pytest.mark.parametrize("module", ["q", "nob", "xa.b", "w"])
+def test_a_name_of_another_model_is_refused(module):
+    layers = [SimpleNamespace(name=name) for name in ("a.b", "x.w", "y.w")]
+    with pytest.raises(AdapterError, match=f"is of another model: it adapts '{module}'"):
+        _layer(Path("adapter"), module, layers)

@@ -52,10 +52,14 @@ def record(tests: list[str]) -> int:
 
 
 def tests_of_the_package() -> list[str]:
-    """Return the folders of tests named like those of the package; the others are of native code and documents."""
+    """Return the folders of tests named like those of the package, and the files beside them.
+
+    Left out are those of native code, tutorials and stories, which are long and would be chosen last.
+    """
     names = sorted(p.name for p in (SOURCE / "onnxgrad").iterdir() if p.is_dir())
     folders = [f"tests/{name}" for name in (*names, "hosts") if (ROOT / "tests" / name).is_dir()]
-    return [*folders, "tests/test_public_face.py"]
+    files = [f"tests/{p.name}" for p in sorted((ROOT / "tests").glob("test_*.py"))]
+    return [*folders, *files, "tests/docs/test_docs.py"]
 
 
 # ---- which mistakes
