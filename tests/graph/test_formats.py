@@ -339,3 +339,22 @@ def test_sizes_of_minus_one_in_an_old_opset(tmp_path):
     for shape in ((2, 3, 16, 24), (1, 3, 9, 12)):
         losses, _ = train(made, {"x": normal(*shape)}, tmp_path / "tuned.onnx")
         assert losses[-1] < losses[0]
+
+
+def test_a_name_that_the_run_does_not_keep_is_not_asked_of_the_targets(tmp_path):
+    """Four scores of one sound, declared as [batch]: the sizes that the run gives count, and a note says so."""
+    made = model(
+        """g (float[N,3] x) => (float[N] y)
+           { m = ReduceMean<axes=[0], keepdims=0>(x) s = MatMul(m, w) p = Clip(m, four, four)
+             t = ReduceMax<keepdims=0>(p) n = Cast<to=7>(t) r = Range(zero, n, one) z = Gather(s, r) y = Tanh(z) }""",
+        w=normal(3, 4), four=np.float32(4), zero=np.int64(0), one=np.int64(1),
+    )  # fmt: skip
+    trainer = onnxgrad.Trainer(made, loss="mse", optimizer="sgd", lr=0.1)
+    x, target = normal(1, 3), np.ones(4, "f4")
+    losses = [trainer.step(x, target)["loss"] for _ in range(5)]
+    assert losses[-1] < losses[0]
+    said = "output 'y' is declared as [N], and the run gives [4]: the run counts"
+    assert said in [str(n) for n in trainer.notes]
+    trainer.save(tmp_path / "tuned.onnx")
+    with pytest.raises(OnnxGradError, match=r"has shape \[3\]"):
+        onnxgrad.Trainer(made, loss="mse").step(x, np.ones(3, "f4"))

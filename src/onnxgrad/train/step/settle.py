@@ -1,4 +1,4 @@
-"""What only the first batch tells of a loss: the axis of the classes, and that scores are probabilities."""
+"""What only the first batch tells of a loss: the axis of classes, probabilities, shapes that a file misstates."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ def settle(
     found, notes = dict(plan.objective.losses), []
     values = plan.loss_values()
     for name, loss in plan.objective.losses.items():
-        if not isinstance(loss, CrossEntropy):
-            continue
-        target = arrays.get(plan.objective.targets[name].name)
+        wanted = plan.objective.targets.get(name)
+        target = arrays.get(wanted.name) if wanted is not None else None
         if target is None:
+            continue
+        if not isinstance(loss, CrossEntropy):
+            note = _trust_the_run(plan, values[name], np.shape(target), arrays, outputs)
+            notes += [note] if note is not None else []
             continue
         for change in (_follow_targets, _see_probabilities):
             loss, note = change(loss, values[name], np.asarray(target), outputs)
@@ -41,6 +44,46 @@ def settle(
                 found[name] = loss
                 notes.append(note)
     return (found, notes) if notes else ({}, [])
+
+
+def _trust_the_run(
+    plan: TrainingPlan,
+    output: ir.Value,
+    shape: tuple,
+    arrays: Mapping[str, np.ndarray],
+    outputs: Outputs,
+) -> Note | None:
+    """Forget sizes that an output is declared with where neither the run nor the target keeps them.
+
+    onnxruntime only warns of them: an exporter may call [4] a [batch].
+    """
+    dims = shapes.dims(output)
+    if dims is None or len(dims) != len(shape):
+        return None
+    bound = _sizes(plan, arrays)
+    wrong = [
+        i for i, d in enumerate(dims) if isinstance(d, str) and bound.get(d, shape[i]) != shape[i]
+    ]
+    if not wrong or outputs()[output.name].shape != shape:
+        return None
+    output.shape = ir.Shape([None if i in wrong else d for i, d in enumerate(dims)])
+    shown = ", ".join(map(str, dims))
+    return Note(
+        "declared shape",
+        output.name,
+        f"output {output.name!r} is declared as [{shown}], and the run gives {list(shape)}: the run counts",
+    )
+
+
+def _sizes(plan: TrainingPlan, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Return the sizes that the inputs of a batch give to names."""
+    return {
+        d: size
+        for value in plan.base.graph.inputs
+        if value.name in arrays
+        for d, size in zip(shapes.dims(value) or (), np.shape(arrays[value.name]), strict=False)
+        if isinstance(d, str)
+    }
 
 
 def _follow_targets(
