@@ -179,7 +179,11 @@ def _directions(a, count, x, cell):
 
 
 def _expect_plain(a, lengths):
-    odd = [n for n in ("activations", "clip", "input_forget", "layout") if a.get(n)]
+    usual = [["Sigmoid", "Tanh", "Tanh"], ["Sigmoid", "Tanh"]]
+    named = [n.decode() for n in a.get("activations", [])]
+    plain = any(named == (u * 2)[: len(named)] and len(named) % len(u) == 0 for u in usual)
+    odd = [n for n in ("clip", "input_forget", "layout") if a.get(n)]
+    odd += ["activations"] if not plain else []
     if odd or (lengths is not None and len(set(lengths.tolist())) > 1):
         raise Missing(f"a recurrent layer with {', '.join(odd) or 'several lengths'}")
 
@@ -292,4 +296,5 @@ LAYERS = {
     "ReverseSequence": _reverse_sequence,
     "ScatterElements": _scatter_elements,
     "TopK": _top_k,
+    "Upsample": lambda g, a, x, scales=None: _resize(g, a, x, a.get("scales", scales)),
 }

@@ -254,3 +254,15 @@ def test_a_minus_leaves_weights_out():
         Trainer(model, loss="mse", trainable=["all", "-*"])
     with pytest.raises(ValueError, match="matches none of the model's 2 weights"):
         Trainer(model, loss="mse", trainable=["all", "-c"])
+
+
+def test_scales_of_channels_are_not_trained():
+    """One for each channel: before, they were."""
+    nodes = [
+        models.node("QuantizeLinear", "w scale zero", "q", axis=1),
+        models.node("DequantizeLinear", "q scale zero", "d", axis=1),
+        models.node("MatMul", "x d", "y"),
+    ]
+    tensors = {"scale": np.array([0.02, 0.03], np.float32), "zero": np.zeros(2, np.int8)}
+    model = models.model(nodes, {**tensors, "w": models.normal(4, 2)}, y=("N", 2))
+    assert set(Trainer(model, loss="mse").get_weights()) == {"w"}

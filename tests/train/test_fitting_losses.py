@@ -217,9 +217,12 @@ def test_bce_of_probabilities_is_what_it_says():
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
 @pytest.mark.parametrize("end", ["y = Identity(z)", "y = Sigmoid(z)"], ids=["logits", "p"])
-def test_metrics_do_not_depend_on_the_batch_size(metric, end):
+@pytest.mark.parametrize("scale", [1, 0.1], ids=["", "small"])
+def test_metrics_do_not_depend_on_the_batch_size(metric, end, scale):
+    """Small logits lie between 0 and 1 in many a batch, and are no probabilities there either."""
     trainer = Trainer(model(end, 1, "N, 1"), loss="bce", metrics=metric, trainable="w")
-    found = {n: trainer.evaluate(X, YES, batch_size=n)[metric] for n in (1, 2, 5, 12)}
+    x = (scale * X).astype(np.float32)
+    found = {n: trainer.evaluate(x, YES, batch_size=n)[metric] for n in (1, 2, 5, 12)}
     assert len(set(found.values())) == 1
     if metric == "accuracy":
         assert found[1] == pytest.approx(float(((logits(1) > 0) == YES).mean()))

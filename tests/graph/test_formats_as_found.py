@@ -1,0 +1,110 @@
+"""Files that declare what is not so, files of quantisers, and files of hostile hands."""
+
+import numpy as np
+import onnx
+import pytest
+from graph.test_formats import model, normal, train
+from onnx import helper
+
+import onnxgrad
+from onnxgrad.errors import OnnxGradError
+
+
+def test_sizes_of_minus_one_in_an_old_opset(tmp_path):
+    """Paddle's converter wrote -1 for what only the run knows; the converter of opsets counted with it."""
+    made = model(
+        """g (float[N,3,H,W] x) => (float[N,2] y)
+           { c = Conv<strides=[2,2], pads=[1,1,1,1]>(x, w) p = MaxPool<kernel_shape=[2,2], strides=[2,2]>(c)
+             s = GlobalAveragePool(p) q = Conv(s, e) z = Mul(p, q) a = GlobalAveragePool(z)
+             f = Flatten(a) y = MatMul(f, v) }""",
+        opset=11, w=normal(4, 3, 3, 3), e=normal(4, 4, 1, 1), v=normal(4, 2),
+    )  # fmt: skip
+    for value in (*made.graph.input, *made.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_value = -1
+    for shape in ((2, 3, 16, 24), (1, 3, 9, 12)):
+        losses, _ = train(made, {"x": normal(*shape)}, tmp_path / "tuned.onnx")
+        assert losses[-1] < losses[0]
+
+
+def test_a_name_that_the_run_does_not_keep_is_not_asked_of_the_targets(tmp_path):
+    """Four scores of one sound, declared as [batch]: the sizes that the run gives count, and a note says so."""
+    made = model(
+        """g (float[N,3] x) => (float[N] y)
+           { m = ReduceMean<axes=[0], keepdims=0>(x) s = MatMul(m, w) p = Clip(m, four, four)
+             t = ReduceMax<keepdims=0>(p) n = Cast<to=7>(t) r = Range(zero, n, one) z = Gather(s, r) y = Tanh(z) }""",
+        w=normal(3, 4), four=np.float32(4), zero=np.int64(0), one=np.int64(1),
+    )  # fmt: skip
+    trainer = onnxgrad.Trainer(made, loss="mse", optimizer="sgd", lr=0.1)
+    x, target = normal(1, 3), np.ones(4, "f4")
+    losses = [trainer.step(x, target)["loss"] for _ in range(5)]
+    assert losses[-1] < losses[0]
+    said = "output 'y' is declared as [N], and the run gives [4]: the run counts"
+    assert said in [str(n) for n in trainer.notes]
+    trainer.save(tmp_path / "tuned.onnx")
+    with pytest.raises(OnnxGradError, match=r"has shape \[3\]"):
+        onnxgrad.Trainer(made, loss="mse").step(x, np.ones(3, "f4"))
+
+
+# ---- files of quantisers, and of hostile hands
+
+
+def test_a_file_of_quantize_static_trains(tmp_path):
+    """The scale of a bias has shape [1] there, and the gradient's Reshape failed."""
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
+
+    made = model(
+        """g (float[N,3,8,8] x) => (float[N,2] y)
+           { h = Conv(x, w, b) r = Relu(h) p = GlobalAveragePool(r) f = Flatten(p) y = Gemm(f, v, c) }""",
+        w=normal(4, 3, 3, 3), b=normal(4), v=normal(4, 2), c=normal(2),
+    )  # fmt: skip
+    onnx.save(made, tmp_path / "float.onnx")
+
+    class Batches(CalibrationDataReader):
+        def __init__(self):
+            self.left = [{"x": normal(2, 3, 8, 8, seed=i)} for i in range(3)]
+
+        def get_next(self):
+            return self.left.pop() if self.left else None
+
+    quantize_static(
+        tmp_path / "float.onnx", tmp_path / "int8.onnx", Batches(), quant_format=QuantFormat.QDQ,
+        activation_type=QuantType.QInt8, weight_type=QuantType.QInt8,
+    )  # fmt: skip
+    losses, _ = train(
+        onnx.load(tmp_path / "int8.onnx"), {"x": normal(6, 3, 8, 8)}, tmp_path / "tuned.onnx"
+    )
+    assert losses[-1] < losses[0]
+
+
+def nested(depth):
+    """A function that calls a function, and so on; the last one multiplies."""
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+    functions = []
+    for i in range(depth):
+        last = helper.make_node("MatMul", ["a", "w"], ["b"])
+        call = helper.make_node(f"F{i + 1}", ["a", "w"], ["b"], domain="f")
+        body = [call if i + 1 < depth else last]
+        functions.append(helper.make_function("f", f"F{i}", ["a", "w"], ["b"], body, imports))
+    made = model("g (float[N,4] x) => (float[N,2] y) { y = MatMul(x, w) }", w=normal(4, 2))
+    made.graph.node[0].CopyFrom(helper.make_node("F0", ["x", "w"], ["y"], domain="f"))
+    made.functions.extend(functions)
+    made.opset_import.append(imports[1])
+    return made
+
+
+def test_functions_are_followed_to_a_depth_of_100():
+    """3,000 of them ended the process with SIGSEGV; the refusal is a sentence of inspect and Trainer alike."""
+    assert set(onnxgrad.Trainer(nested(100), loss="mse").get_weights()) == {"w"}
+    for call in (onnxgrad.inspect, lambda m: onnxgrad.Trainer(m, loss="mse")):
+        for depth in (101, 3000):
+            with pytest.raises(
+                OnnxGradError, match=f"call each other {depth:,} deep, and the limit is 100"
+            ):
+                call(nested(depth))
