@@ -53,9 +53,11 @@ def file_of(folder: Path, name: str) -> Path:
 
 
 def done(case: Case, dtype, name: str, options: argparse.Namespace) -> dict[str, str] | None:
-    """Digests and a verdict; None where the outputs to judge belong to other inputs."""
+    """Digests and a verdict; None where there are no outputs to judge, or they belong to other inputs."""
     inputs = digest(case.inputs(dtype))
     if options.judge:
+        if not file_of(options.judge, name).exists():
+            return None
         with np.load(file_of(options.judge, name)) as kept:
             got = {key: kept[key] for key in kept.files}
         if str(got.pop("inputs of the case")) != inputs:
