@@ -31,6 +31,7 @@ FIXED = [
     ("a triangle of ones", np.tril(np.ones((8, 8))), "mask"),
     ("positions", np.arange(16.0).reshape(1, 16, 1, 1), "table"),
     ("evenly spaced", np.linspace(-1, 1, 9), "table"),
+    ("a basis of trends", np.linspace(0, 1, 12) ** np.arange(3)[:, None], "table"),
     ("powers of two", 2.0 ** np.arange(4), "table"),
     ("four of them, as counted", np.arange(1.0, 5.0), "table"),
     ("sinusoids", np.concatenate([np.sin(POSITION), np.cos(POSITION)], 1), "table"),
@@ -266,3 +267,14 @@ def test_scales_of_channels_are_not_trained():
     tensors = {"scale": np.array([0.02, 0.03], np.float32), "zero": np.zeros(2, np.int8)}
     model = models.model(nodes, {**tensors, "w": models.normal(4, 2)}, y=("N", 2))
     assert set(Trainer(model, loss="mse").get_weights()) == {"w"}
+
+
+def test_zeros_and_ones_that_are_a_factor_are_a_mask():
+    """Coupling layers of a flow; as a bias, such numbers are an LSTM's first forget gates."""
+    halves = np.array([0, 1, 0, 1], np.float32)
+    nodes = [models.node("MatMul", "x w", "a"), models.node("Mul", "a half", "b")]
+    nodes += [models.node("Sub", "val_1 half", "rest"), models.node("Mul", "b rest", "c")]
+    nodes += [models.node("Add", "c gates", "y")]
+    tensors = {"w": models.normal(4, 4), "half": halves, "gates": halves, "val_1": np.float32(1)}
+    model = models.model(nodes, tensors, y=("N", 4))
+    assert TrainableModel(model).select("all") == ["w", "gates"]

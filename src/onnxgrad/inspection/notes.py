@@ -104,17 +104,15 @@ def _computed_weights(model: ir.Model, weights: set[str]) -> str:
 
 
 def _perhaps_buffers(model: ir.Model, weights: set[str]) -> str:
-    """PyTorch's older exporter writes parameters and buffers alike; the newer one says which is which."""
-    tensors = model.graph.initializers
+    """PyTorch's older exporter writes parameters and buffers alike; the newer one what it computes from them."""
+    tensors = {n: v for n, v in model.graph.initializers.items() if n in weights and v.uses()}
     if not (model.producer_name or "").startswith("pytorch"):
         return ""
-    if any(origin.KIND in v.metadata_props for v in tensors.values()):
-        return ""
-    names = [
-        n
-        for n, v in tensors.items()
-        if n in weights and not (origin.is_generated(n) or origin.is_a_layers(n)) and v.uses()
-    ]
+    if any(origin.KIND in v.metadata_props for v in model.graph.initializers.values()):
+        made = {n: origin.folded_parameters(v.metadata_props) for n, v in tensors.items()}
+        names = [n for n, of in made.items() if of and not any(map(origin.is_a_layers, of))]
+    else:
+        names = [n for n in tensors if not (origin.is_generated(n) or origin.is_a_layers(n))]
     if not names:
         return ""
     shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")

@@ -189,6 +189,14 @@ def computed_by(name: str, metadata: Mapping[str, str]) -> tuple[str, str]:
     ('', '')
     """
     names = folded_from(metadata)
-    formulas = [n for n in [*names, name] if _FORMULAS.fullmatch(n)]
-    parameters = [n for n in names if not (_CALLS.fullmatch(n) or _FORMULAS.fullmatch(n))]
+    # a product with a first state of zeros leaves a bias, under the name of the product
+    formulas = [n for n in names if re.fullmatch(r"(linear|addmm)(_\d+)?", n)]
+    formulas += [n for n in [*names, name] if _FORMULAS.fullmatch(n)]
+    parameters = folded_parameters(metadata)
     return (parameters[0], formulas[0]) if formulas and parameters else ("", "")
+
+
+def folded_parameters(metadata: Mapping[str, str]) -> list[str]:
+    """Return the parameters and buffers that the newer exporter computed a tensor from."""
+    calls = (_CALLS, _FORMULAS, re.compile(r"(linear|addmm|scaled_dot_product_attention)(_\d+)?"))
+    return [n for n in folded_from(metadata) if not any(c.fullmatch(n) for c in calls)]

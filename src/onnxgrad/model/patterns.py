@@ -47,6 +47,14 @@ def describe(array: np.ndarray, pointwise: bool = True) -> tuple[str, str] | Non
     return found or (_grid(corner) if pointwise else None)
 
 
+def describe_switches(array: np.ndarray) -> tuple[str, str] | None:
+    """Return the same for zeros and ones that something is multiplied by: they let parts pass."""
+    corner = _corner(array)
+    if corner.size < 4 or not np.isin(corner, (0, 1)).all() or (corner == corner.flat[0]).all():
+        return None
+    return "mask", "it holds zeros and ones, and is a factor"
+
+
 def describe_mask(array: np.ndarray) -> tuple[str, str] | None:
     """Return the same for a mask alone: all that numbers tell of what a layer reads as its bias or scale."""
     reason = _mask(_corner(array)) if array.size else ""
@@ -90,6 +98,8 @@ def _table(array: np.ndarray) -> tuple[str, str] | None:
             continue
         if _is_affine(moving):
             return "table", "its elements are an arithmetic progression of their index"
+        if length >= 8 and _is_polynomial(moving) and not _window(array):
+            return "table", "its elements are polynomials of their index"
         if _recurs(moving) and (array.ndim > 1 or not _window(array)):
             return "table", "its elements are sinusoids or powers of their index"
     return None
@@ -111,6 +121,11 @@ def _short_table(array: np.ndarray) -> tuple[str, str] | None:
 def _is_affine(rows: np.ndarray) -> bool:
     steps = np.diff(rows, axis=0)
     return bool((np.abs(steps - steps[:1]) <= _near(rows)).all())
+
+
+def _is_polynomial(rows: np.ndarray) -> bool:
+    """Of degree two at most: third differences are the rounding of the elements."""
+    return bool((np.abs(np.diff(rows, n=3, axis=0)) <= ROUNDING * np.abs(rows).max(0)).all())
 
 
 def _recurs(rows: np.ndarray) -> bool:

@@ -194,8 +194,12 @@ class _Evidence:
             return WEIGHT, ""
         if any((n.op_type, i) in _OF_LAYERS for n, i in value.uses()):
             return patterns.describe_mask(tensor.numpy()) or (WEIGHT, "")
-        pointwise = all(n.op_type in _POINTWISE for n, _ in value.uses())
-        return patterns.describe(tensor.numpy(), pointwise) or (WEIGHT, "")
+        kinds = {n.op_type for n, _ in value.uses()}
+        if "Mul" in kinds and kinds <= {"Mul", "Sub"}:
+            found = patterns.describe_switches(tensor.numpy())
+            if found:
+                return found
+        return patterns.describe(tensor.numpy(), kinds <= _POINTWISE) or (WEIGHT, "")
 
     def _learns(self, node: ir.Node, index: int) -> bool:
         """Say whether a node's rule gives a gradient for its input `index`."""
