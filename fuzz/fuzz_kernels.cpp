@@ -56,19 +56,20 @@ class FuzzHost final : public Host {
 
 struct Counts {
   long calls = 0, computed = 0, refused = 0, too_large = 0;
-  ~Counts() {
+  void print() const {
     std::fprintf(stderr,
                  "kernels (%s): %ld calls; of the inputs %ld computed, %ld were refused, %ld were "
                  "too large to try\n",
                  instruction_set(), calls, computed, refused, too_large);
   }
+  ~Counts() { print(); }
 } g_counts;
 
 enum class Outcome { computed, refused, too_large };
 
 Outcome run(const Op& op, const GeneratedCall& generated, std::vector<bool> wanted, FuzzHost& host,
             std::string& refusal) {
-  ++g_counts.calls;
+  if (++g_counts.calls % 50000 == 0) g_counts.print();  // an interrupted run says how far it came
   std::vector<TensorView> outputs(wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) outputs[i].present = wanted[i];
   try {

@@ -12,6 +12,7 @@ the processor, or raises what is none of our errors is a finding. Exit code 1 wh
 from __future__ import annotations
 
 import argparse
+import contextlib
 import mmap
 import os
 import random
@@ -100,18 +101,29 @@ def child(kind: str, seed: int, begin: int, end: int, board: mmap.mmap, output: 
 
 
 def run(kind: str, seed: int, begin: int, count: int) -> tuple[Counter, list[tuple[int, str]]]:
-    """Run inputs in children; a child that dies is followed by one that goes on behind its input."""
+    """Run inputs in children; a child that dies is followed by one that goes on behind its input.
+
+    Ctrl-C ends it with what was found so far.
+    """
     prepare(kind)
     results, findings = Counter(), []
+    with contextlib.suppress(KeyboardInterrupt):
+        _run(kind, seed, begin, begin + count, results, findings)
+    return results, findings
+
+
+def _run(kind: str, seed: int, at: int, end: int, results: Counter, findings: list) -> None:
     board = mmap.mmap(-1, 8)
-    at, end = begin, begin + count
     while at < end:
         read, write = os.pipe()
         stop = min(at + BATCH, end)
         process = os.fork()
         if process == 0:
-            os.close(read)
-            child(kind, seed, at, stop, board, write)
+            try:
+                os.close(read)
+                child(kind, seed, at, stop, board, write)
+            finally:  # it must not go on as its parent
+                os._exit(1)
         os.close(write)
         with os.fdopen(read) as lines:
             for line in lines:
@@ -129,7 +141,6 @@ def run(kind: str, seed: int, begin: int, count: int) -> tuple[Counter, list[tup
             at = number + 1
         else:
             at = stop
-    return results, findings
 
 
 def main() -> int:
