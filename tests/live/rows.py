@@ -33,6 +33,11 @@ def compare(case, function):
             _compare(case, function, "fused")
 
 
+def compare_kernels(case, function):
+    """The same for operators of onnxgrad, which onnxruntime alone runs."""
+    _compare(case, function, "fused")
+
+
 def _compare(case, function, ops):
     import torch
 

@@ -267,6 +267,29 @@ MOVES = [
 
 CASES = RECURRENT + ATTENTION + LAYERS + MOVES
 
+# Operators of onnxgrad, which stand in training graphs.
+_HEADS = [normal(2, 3, 5, 4, seed=i) for i in range(3)]
+OWN = [
+    *[
+        row("AttentionTraining", lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c),
+            Q=_HEADS[0], K=_HEADS[1], V=_HEADS[2], causal=int(causal), outputs=2, **_MS)
+        for causal in (False, True)
+    ],
+    row("GeluTraining", F.gelu, X=_X, **_MS),
+    row("GeluTraining", lambda x: F.gelu(x, approximate="tanh"), X=_X, form="tanh", **_MS),
+    row("GeluTraining", F.silu, X=_X, form="sigmoid", **_MS),
+    row("LinearTraining", lambda x, w, b: x @ w + b, X=normal(2, 3, 4), W=normal(4, 5), B=normal(5), **_MS),
+    row("GroupNormalizationTraining", lambda x, s, b: F.group_norm(x, 2, s, b, 1e-3), X=_X, scale=positive(4),
+        bias=normal(4), num_groups=2, epsilon=1e-3, **_MS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "function"), OWN, ids=[f"{i} {c.op}" for i, (c, _) in enumerate(OWN)]
+)
+def test_own_operators_against_torch(case, function):
+    rows.compare_kernels(case, function)
+
 
 @pytest.mark.parametrize(
     ("case", "function"), CASES, ids=[f"{i} {c.op}" for i, (c, _) in enumerate(CASES)]
@@ -283,13 +306,15 @@ WITHOUT = {
     "QuantizeLinear": "straight through: tools/check_models.py", "RoiAlign": "in torchvision only",
     "MatMulNBits": "no such packing", "MatMulBnb4": "no such packing",
     "DynamicQuantizeMatMul": "rounds its input", "GroupQueryAttention": "tests/autodiff/rules/test_group_query.py",
+    "FakeQuant": "tests/live/test_fake_quant.py", "MatMulNBitsCrossEntropy": "no such packing",
+    "LinearCrossEntropy": "its matrix gets no gradient: tests/kernels/test_product_cross_entropy.py",
     "EmbedLayerNormalization": "tests/autodiff/rules/test_loss.py, and its parts here",
 }  # fmt: skip
 
 
 def test_every_rule_is_compared():
     """Rules of both domains by name; what is missing is listed with its reason."""
-    compared = {case.op for case, _ in [*CASES, *test_rules.CASES]}
+    compared = {case.op for case, _ in [*CASES, *OWN, *test_rules.CASES]}
     missing = {op for _, op in STANDARD} - compared - set(WITHOUT)
     assert not missing, f"no row for {sorted(missing)}"
     assert not compared & set(WITHOUT), "listed as missing, and compared"
