@@ -278,3 +278,31 @@ def test_zeros_and_ones_that_are_a_factor_are_a_mask():
     tensors = {"w": models.normal(4, 4), "half": halves, "gates": halves, "val_1": np.float32(1)}
     model = models.model(nodes, tensors, y=("N", 4))
     assert TrainableModel(model).select("all") == ["w", "gates"]
+
+
+def test_weights_that_a_loop_carries_are_weights():
+    """Keras's recurrent layers, through tf2onnx: they were called settings, and only the last layer was trained."""
+    info = onnx.helper.make_tensor_value_info
+    shapes = {"h": ["N", 3], "w": [3, 3]}
+    inputs = [info("i", onnx.TensorProto.INT64, []), info("go", onnx.TensorProto.BOOL, [])]
+    inputs += [info(f"{n}.in", onnx.TensorProto.FLOAT, d) for n, d in shapes.items()]
+    outputs = [info("goes", onnx.TensorProto.BOOL, [])]
+    outputs += [info(f"{n}.out", onnx.TensorProto.FLOAT, d) for n, d in shapes.items()]
+    body = [models.node("MatMul", "h.in w.in", "p"), models.node("Tanh", "p", "h.out")]
+    body += [models.node("Identity", "w.in", "w.out"), models.node("Identity", "go", "goes")]
+    graph = onnx.helper.make_graph(body, "body", inputs, outputs)
+    loop = onnx.helper.make_node("Loop", ["count", "", "a", "w"], ["b", "w.last"], body=graph)
+    nodes = [models.node("MatMul", "x u", "a"), loop, models.node("MatMul", "b v", "y")]
+    tensors = {
+        "count": np.array(3),
+        "u": models.normal(4, 3),
+        "w": models.normal(3, 3),
+        "v": models.normal(3, 2),
+    }
+    model = models.model(nodes, tensors, y=("N", 2), producer="tf2onnx")
+    trainer = Trainer(model, loss="mse", optimizer="sgd", lr=0.1)
+    before = trainer.get_weights()["w"].copy()
+    trainer.step(models.normal(5, 4), models.zeros(5, 2))
+    assert set(trainer.get_weights()) == {"u", "w", "v"}
+    assert np.abs(trainer.get_weights()["w"] - before).max() > 0
+    assert {p.name for p in inspect(model).parameters if p.trainable} == {"u", "w", "v"}

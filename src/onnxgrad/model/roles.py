@@ -207,8 +207,8 @@ class _Evidence:
             return False
         rules = choose(node, self.opset_of, "fused")
         names = names_of(node, self.opset_of, rules[0] if rules else None)
-        if not rules or names is None:
-            return True  # the walk inlines its body, or says what is missing
+        if not rules or names is None or not rules[0].wrt:
+            return True  # the walk inlines its body or goes into it, or says what is missing
         return names.input_name(index) in rules[0].wrt
 
 
