@@ -275,6 +275,11 @@ def _hard_swish(x):
     return x * (float(np.float32(1 / 6)) * x + 0.5).clamp(0, 1)
 
 
+def _sigmoid(x):
+    """By its logarithm: autograd's own slope y·(1 - y) loses its digits where y is nearly 1, even in float64."""
+    return torch.exp(-F.softplus(-x, threshold=80))
+
+
 def _where(g, a, c, x, y):
     return torch.where(c, x, y)
 
@@ -313,7 +318,7 @@ TABLE: dict[str, Callable] = {
     "ReduceMax": _reduce(torch.amax), "ReduceMean": _reduce(torch.mean), "ReduceMin": _reduce(torch.amin),
     "ReduceProd": _reduce(_product), "ReduceSum": _reduce(torch.sum),
     "Relu": _unary(F.relu), "Reshape": _reshape,
-    "Selu": _unary(F.selu), "Sigmoid": _unary(torch.sigmoid),
+    "Selu": _unary(F.selu), "Sigmoid": _unary(_sigmoid),
     "Shape": lambda g, a, x: torch.tensor(x.shape[a.get("start", 0) : a.get("end")], dtype=torch.int64),
     "Sign": _unary(torch.sign), "Sin": _unary(torch.sin),
     "Size": lambda g, a, x: torch.tensor(x.numel()), "Slice": _slice, "Softmax": _softmax,
