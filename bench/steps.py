@@ -164,7 +164,7 @@ def memory_section(found: list[dict]) -> str:
 
 def page() -> str:
     exported = of("exported")
-    how = "processor time" if exported and exported["clock"] == "cpu" else "wall time"
+    how = "wall time" if exported and exported["clock"] == "wall" else "processor time"
     text = HEAD.format(date=date.today().isoformat(), how=f"best of turns, {how}")
     sections = {
         "exported": steps_section,
