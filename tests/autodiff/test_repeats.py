@@ -190,7 +190,7 @@ def test_a_state_whose_rank_changes_is_refused():
     ):
         if value.name in "hk":
             value.type.tensor_type.ClearField("shape")
-    with pytest.raises(GradientError, match=r"the rank of 'h.*' is unknown inside of its body"):
+    with pytest.raises(GradientError, match=r"the rank of 'h.*' is unknown inside its body"):
         vjp(model, wrt=["x"])
 
 
