@@ -147,3 +147,35 @@ def test_a_selection_by_the_data_stays():
     gradient, _ = check(layer(end="i = ReduceMax<keepdims = 0>(x)  c = Cast<to = 7>(i)  d0 = Mul(c, zero)  "
                                   "y = Gather<axis = 1>(h2, d0)"))  # fmt: skip
     assert queries_of(gradient) == [5]
+
+
+@pytest.mark.parametrize("kind", ["bnb4", "nbits"])
+def test_products_with_packed_matrices(kind):
+    """A matrix in 4 bits multiplies every row alone, too."""
+    rng, size = np.random.default_rng(3), 32
+    codes = rng.integers(0, 256, size * size // 2, dtype=np.uint8)
+    scales = rng.normal(size=size * size // 32).astype(np.float32)
+    if kind == "bnb4":
+        node = "MatMulBnb4<K = 32, N = 32, block_size = 32, quant_type = 1>"
+        packed = {"w": codes, "scales": scales}
+    else:
+        node = "MatMulNBits<K = 32, N = 32, block_size = 32, bits = 4>"
+        packed = {"w": codes.reshape(size, 1, 16), "scales": scales}
+    text = f"""(float[2, 5, 32] x) => (float[2, 32] y) {{
+        zero = Constant<value_int = 0>()  h = com.microsoft.{node}(x, w, scales)
+        y = Gather<axis = 1>(h, zero) }}"""
+    model = onnx.parser.parse_model(HEAD + text)
+    for name, array in packed.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    feeds = {"x": rng.normal(size=(2, 5, size)).astype(np.float32)}
+    feeds["y_grad"] = rng.normal(size=(2, size)).astype(np.float32)
+    found = {}
+    for patterns in (True, False):
+        gradient = onnxgrad.vjp(model, wrt=["x"], patterns=patterns)
+        results = onnxgrad.session(gradient, threads=1).run(["y", "x_grad"], feeds)
+        shapes = {v.name: v.type.tensor_type.shape.dim for v in gradient.graph.value_info}
+        forward = next(n for n in gradient.graph.node if n.op_type.startswith("MatMul"))
+        found[patterns] = results, shapes[forward.output[0]][1].dim_value
+    assert (found[True][1], found[False][1]) == (1, 5)
+    for ours, theirs in zip(found[True][0], found[False][0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)

@@ -24,7 +24,8 @@ _POINTWISE = {
 }  # fmt: skip
 _NORMS = {"LayerNormalization", "SimplifiedLayerNormalization"}
 # A selection is moved for the sake of these: the rest of a row costs little.
-_COSTLY = {"LinearTraining", "MatMul", "AttentionTraining"}
+_PACKED = {"MatMulBnb4", "MatMulNBits"}  # with a matrix in few bits
+_COSTLY = {"LinearTraining", "MatMul", "AttentionTraining", *_PACKED}
 
 
 @dataclass
@@ -107,7 +108,7 @@ def _parts(sight: Sight, node: ir.Node, axis: int) -> dict[int, int] | None:
     if node.op_type in _NORMS:
         first = sight.attribute(node, "axis", -1) % len(shape)
         return {0: axis} if axis < first else None
-    if node.op_type == "LinearTraining" and node.domain == _DOMAIN:
+    if node.domain == _DOMAIN and node.op_type in ("LinearTraining", *_PACKED):
         return {0: axis} if axis < last else None
     if node.domain == "" and node.op_type == "MatMul":
         plain = len(sight.dims(node.inputs[1])) == 2 and len(sight.dims(node.inputs[0])) == len(
