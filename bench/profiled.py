@@ -27,15 +27,17 @@ class Node:
     name: str
     us: float
     shapes: list[list[int]]
+    results: list[list[int]]
 
     def flops(self) -> float:
         """Operations of a linear layer; 0 of anything else."""
         if self.op == "LinearTraining":
             (*rows, depth), (_, columns) = self.shapes[:2]
             return 2.0 * math.prod(rows) * depth * columns
-        if self.op == "LinearGrad":  # both gradients
+        if self.op == "LinearGrad":  # dX, dW or both; dB is a sum
             (*rows, columns), (*_, depth) = self.shapes[:2]
-            return 4.0 * math.prod(rows) * depth * columns
+            products = sum(len(shape) > 1 for shape in self.results)
+            return 2.0 * products * math.prod(rows) * depth * columns
         return 0.0
 
 
@@ -132,9 +134,13 @@ def _nodes(events: list[dict]) -> list[Node]:
             seen[event["name"]] = event["args"]
     return [
         Node(args["op_name"], name.removesuffix("_kernel_time"), min(times[name][FIRST:]),
-             [next(iter(s.values())) for s in args.get("input_type_shape", ())])
+             _shapes(args, "input_type_shape"), _shapes(args, "output_type_shape"))
         for name, args in seen.items()
     ]  # fmt: skip
+
+
+def _shapes(args: dict, which: str) -> list[list[int]]:
+    return [next(iter(shape.values())) for shape in args.get(which, ())]
 
 
 def show(found: Profile, peak: float | None, worst: int) -> None:

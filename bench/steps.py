@@ -2,8 +2,8 @@
 
     python bench/steps.py [--torch python] [--before python] [--busy] [--seconds 2.5] [--no-compile] [--page]
 
-Runs bench/exported.py (1 and 2 threads, torch.compile on 1), bench/training.py, bench/products.py, bench/work_span.py
-and bench/attention_memory.py one after the other, keeps what they found in bench/results, and writes
+Runs bench/exported.py (1 and 2 threads, torch.compile on 1), bench/bound.py, bench/training.py, bench/products.py,
+bench/work_span.py and bench/attention_memory.py one after the other, keeps what they found in bench/results, and writes
 docs/speed-steps.md of it. `--before` is a Python that has another build of onnxgrad, which the networks of
 bench/training.py are compared with. `--busy` takes processor time, on one thread only, for a machine that does other
 work; `--no-compile` leaves torch.compile out; `--page` only writes the page. Some 16 minutes on two cores that do
@@ -53,6 +53,7 @@ def measure(arguments, torch: str) -> None:
             *([] if arguments.no_compile else ["--compile"]),
             *(seconds + clock),
         ],
+        "bound": [],
         "old_networks": [
             *("--torch", torch, "--threads", "1" if busy else "2"),
             *(["--before", arguments.before] if arguments.before else []),
@@ -95,6 +96,24 @@ def _step(row: dict, who: str) -> str:
     ratio = row["contenders"][EAGER]["ms"] / found["ms"]
     shown = "" if who == EAGER else f" {_ratio(ratio)}"
     return f"{found['ms']:.1f} ms{shown}, {found['peak_mb']:.0f} MB"
+
+
+def bound_section(found: dict) -> str:
+    rows = found["rows"]
+    mean = geometric_mean([row["most"] for row in rows])
+    text = (
+        "\n## What can be reached\n\nThe linear layers of a step alone, at the processor's peak of "
+    )
+    text += f"{found['peak']:.0f} GFLOP/s on one thread and with all else for free, and PyTorch's step over that: "
+    text += (
+        f"no program that multiplies in float32 has a higher ratio. Geometric mean {mean:.2f}.\n\n"
+    )
+    text += "| network | GFLOP | at the peak | PyTorch over that |\n|---|--:|--:|--:|\n"
+    for row in rows:
+        text += (
+            f"| {row['name']} | {row['gflop']:.1f} | {row['ms']:.1f} ms | {row['most']:.2f}× |\n"
+        )
+    return text
 
 
 def old_networks_section(found: dict) -> str:
@@ -168,6 +187,7 @@ def page() -> str:
     text = HEAD.format(date=date.today().isoformat(), how=f"best of turns, {how}")
     sections = {
         "exported": steps_section,
+        "bound": bound_section,
         "old_networks": old_networks_section,
         "products": products_section,
         "work_span": span_section,
