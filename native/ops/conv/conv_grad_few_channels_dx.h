@@ -4,11 +4,11 @@
 //   dX[c][pixel] = Σ_k A[c][k] · B[k][pixel],   k = (m, tap)
 //   B[(m, tap)][pixel] = dY[m][pixel + shift(tap)]
 //
-// residue by residue, as in conv_grad_direct_dx.h. B is read in place from a copy of dY with zero
+// residue by residue (conv_grad_residues.h). B is read in place from a copy of dY with zero
 // borders. A register may run over the end of a row into the border: those sums are computed and
 // thrown away.
 #pragma once
-#include "ops/conv/conv_grad_direct_dx.h"
+#include "ops/conv/conv_grad_residues.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
@@ -40,14 +40,20 @@ template <int R, int V, class T> void add_gathered(const T* a, const std::int32_
     for (int v = 0; v < V; ++v) store<T>(c + i * c_pitch + v * lanes<T>, sum[i][v]);
 }
 
-template <class T> class FewChannelsDx : public InputGradient<T> {
+struct FewChannelsWork {
+  const Residue& residue;
+  PixelBlocks blocks;
+  Dim together, first_task;  // (image, group) pairs of a task
+};
+
+template <class T> class FewChannelsDx : public ResidueDx<T, FewChannelsWork> {
+  using Base = ResidueDx<T, FewChannelsWork>;
+  using Base::dx_, Base::dy_, Base::g_, Base::group_weights_, Base::residues_, Base::s_,
+      Base::space_, Base::tasks_, Base::w_, Base::weights_, Base::works_;
+
  public:
-  explicit FewChannelsDx(const ConvShape& s) : s_(s), g_(s), residues_(residues_of(g_)) {
+  explicit FewChannelsDx(const ConvShape& s) : Base(s, s.channels) {
     Dim scratch = 0;
-    for (Residue& residue : residues_) {
-      residue.weights_at = group_weights_;
-      group_weights_ += s.channels * s.filters * Dim(residue.taps.size());
-    }
     for (const Residue& residue : residues_) {
       const PixelBlocks blocks(1, residue.count, kMostPixels);
       const Dim pixels = larger_of(blocks.largest().pixels(), 1);
@@ -59,24 +65,16 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
       FewChannelsTask(*this, works_.back(), counter);
       scratch = larger_of(scratch, counter.bytes());
     }
-    weights_ = space_.shared<T>(s.groups * group_weights_);
-    scratch_ = space_.scratch<char>(scratch, tasks_);
+    Base::plan_memory(s.groups * group_weights_, scratch);
   }
-  Dim bytes() const override { return space_.bytes(); }
 
   void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
-    space_.open();
-    dy_ = dy, w_ = w, dx_ = dx;
+    Base::open(dy, w, dx);
     call.parallel_ranges(s_.groups, 4096 / (group_weights_ + 1) + 1, [&](Dim begin, Dim end) {
       for (Dim group = begin; group < end; ++group)
         for (const Residue& residue : residues_) pack_weights(residue, group);
     });
-    call.parallel_for(tasks_, [&](Dim number) {
-      const TaskOfResidue<FewChannelsWork> found(works_, tasks_, number);
-      const FewChannelsWork& work = *found.work;
-      const Dim index = found.index;
-      const auto memory = space_.borrow(scratch_);
-      Carver carver(memory.data());
+    Base::run_tasks(call, [&](const FewChannelsWork& work, Dim index, Carver& carver) {
       FewChannelsTask task(*this, work, carver);
       const Dim first = index / work.blocks.count() * work.together, all = s_.images * s_.groups;
       for (Dim i = first; i < smaller_of(first + work.together, all); ++i)
@@ -87,12 +85,6 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
  private:
   static constexpr Dim kMostPixels = 2048;
   static constexpr int kRegisters = 4;  // of pixels, for each channel
-
-  struct FewChannelsWork {
-    const Residue& residue;
-    PixelBlocks blocks;
-    Dim together, first_task;  // (image, group) pairs of a task
-  };
 
   // A[k][c] = W[m][c][tap],  k = (m, tap)
   void pack_weights(const Residue& residue, Dim group) {
@@ -204,17 +196,6 @@ template <class T> class FewChannelsDx : public InputGradient<T> {
     std::int32_t* offsets_;
     T *sums_, *dy_;
   };
-
-  const ConvShape& s_;
-  Geometry g_;
-  std::vector<Residue> residues_;
-  std::vector<FewChannelsWork> works_;
-  Dim group_weights_ = 0, tasks_ = 0;
-  Workspace space_;
-  Workspace::Shared<T> weights_{};
-  Workspace::Scratch<char> scratch_{};
-  Span<const T> dy_, w_;
-  Span<T> dx_;
 };
 
 }  // namespace onnxgrad::ONNXGRAD_ISA
