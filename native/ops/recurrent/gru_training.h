@@ -28,10 +28,8 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
 
   void run(Call& call) {
     Tensors<T> of(call);
-    Base::x_ = of.input_sequence("X"), Base::w_ = of.input("W"), Base::r_ = of.input("R"),
-    Base::b_ = of.input("B");
-    Base::h0_ = of.input("H0"), h_all_ = of.output("HAll"), ht_ = of.output("Ht"),
-    zrh_ = of.output("ZRH");
+    Base::take_inputs(of);
+    h_all_ = of.output("HAll"), ht_ = of.output("Ht"), zrh_ = of.output("ZRH");
     for (const Tensor<T>& kept : {h_all_, zrh_}) clear_padding(call, kept, lengths_, s_.S);
     clear_empty_rows(ht_, lengths_);
     if (!Base::chunks_.empty())
@@ -40,19 +38,13 @@ template <class T, class Cell> class GruForward : public RecurrentForward<T, Cel
   }
 
   void run(Dim d, const Moment& m, Dim slice, const Moment*) {
-    const Dim count = Base::slices(m), first = cut(Base::units_, count, slice);
-    const Dim last = cut(Base::units_, count, slice + 1);
-    switch (m.stage) {
-      case Stage::pack: return pack(d, first, last, slice == 0);
-      case Stage::gather: return Base::gather(d, Base::chunk(m));
-      case Stage::linear: return multiply_inputs(d, Base::chunk(m), first, last);
-      case Stage::step: return step(d, m, Base::block(lengths_.active(m.t), slice));
-      case Stage::second: return second(d, m, Base::block(lengths_.active(m.t), slice));
-      default: return;
-    }
+    if (m.stage == Stage::second) return second(d, m, Base::block(lengths_.active(m.t), slice));
+    Base::run_slice(*this, d, m, slice);
   }
 
  private:
+  friend Base;
+
   // Of panels of hidden units: their registers,
   // and the panels that hold their z and r, and their h.
   Dim end_register(Dim last) const { return std::min(2 * last, registers_); }

@@ -32,23 +32,16 @@ template <class T, class Cell> class LstmForward : public RecurrentForward<T, Ce
   }
 
   void run(Dim d, const Moment& m, Dim slice, const Moment*) {
-    const Dim count = Base::slices(m), first = cut(Base::units_, count, slice);
-    const Dim last = cut(Base::units_, count, slice + 1);
-    switch (m.stage) {
-      case Stage::pack: return pack(d, first, last, slice == 0);
-      case Stage::gather: return Base::gather(d, Base::chunk(m));
-      case Stage::linear: return multiply_inputs(d, Base::chunk(m), first, last);
-      case Stage::step: return step(d, m, Base::block(lengths_.active(m.t), slice));
-      default: return;
-    }
+    Base::run_slice(*this, d, m, slice);
   }
 
  private:
+  friend Base;
+
   void take_tensors(Call& call) {
     Tensors<T> of(call);
-    Base::x_ = of.input_sequence("X"), Base::w_ = of.input("W"), Base::r_ = of.input("R"),
-    Base::b_ = of.input("B");
-    Base::h0_ = of.input("H0"), c0_ = of.input("C0"), p_ = of.input("P");
+    Base::take_inputs(of);
+    c0_ = of.input("C0"), p_ = of.input("P");
     h_all_ = of.output("HAll"), ht_ = of.output("Ht"), ct_ = of.output("Ct");
     c_all_ = of.output("CAll"), iofc_ = of.output("IOFC");
   }

@@ -57,6 +57,24 @@ template <class T, class Cell> class RecurrentForward : public RecurrentKernel<T
            shared(s_.N * pitch_), shared(2 * s_.N * padded_), shared(s_.N * padded_)});
   }
 
+  // One slice of a moment; `kernel` says what its cell does.
+  template <class Kernel> void run_slice(Kernel& kernel, Dim d, const Moment& m, Dim slice) const {
+    const Dim count = slices(m), first = cut(units_, count, slice);
+    const Dim last = cut(units_, count, slice + 1);
+    switch (m.stage) {
+      case Stage::pack: return kernel.pack(d, first, last, slice == 0);
+      case Stage::gather: return gather(d, chunk(m));
+      case Stage::linear: return kernel.multiply_inputs(d, chunk(m), first, last);
+      case Stage::step: return kernel.step(d, m, Base::block(lengths_.active(m.t), slice));
+      default: return;
+    }
+  }
+
+  void take_inputs(Tensors<T>& of) {
+    x_ = of.input_sequence("X"), w_ = of.input("W"), r_ = of.input("R"), b_ = of.input("B");
+    h0_ = of.input("H0");
+  }
+
   const ForwardMemory<T>& memory(Dim d) const { return memory_[static_cast<std::size_t>(d)]; }
   T* h_before(Dim d, const Moment& m, Dim k) const { return h_row(d, m.count % 2, k); }
   T* h_next(Dim d, const Moment& m, Dim k) const { return h_row(d, (m.count + 1) % 2, k); }
