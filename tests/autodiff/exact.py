@@ -106,17 +106,8 @@ def _padding(x, kernel, strides, pads, dilations, auto_pad):
 
 
 def conv(
-    X,
-    W,
-    B=None,
-    *,
-    auto_pad="NOTSET",
-    dilations=None,
-    group=1,
-    kernel_shape=None,
-    pads=None,
-    strides=None,
-):
+    X, W, B=None, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None,
+):  # fmt: skip
     """Y[n, m, o] = Σ X[n, c, o·stride + k·dilation − pad] · W[m, c, k], channels by group."""
     kernel = W.shape[2:]
     ones = [1] * len(kernel)

@@ -1,46 +1,14 @@
 import numpy as np
 
 from cases.case import Case
+from cases.pool_family import window_counts
 from cases.samples import exactly, normal
 
 
-def _outs(shape, kernel, strides, pads, dilations, auto_pad, ceil):
-    outs = []
-    for a, dim in enumerate(shape[2:]):
-        k, s, r = (kernel[a] - 1) * dilations[a] + 1, strides[a], len(kernel)
-        before, after = (0, 0) if auto_pad == "VALID" else (pads[a], pads[a + r])
-        if auto_pad.startswith("SAME"):
-            outs.append(-(-dim // s))
-            continue
-        room = dim + before + after - k
-        outs.append((-(-room // s) if ceil else room // s) + 1)
-        if ceil and (outs[-1] - 1) * s >= dim + before:
-            outs[-1] -= 1
-    return outs
-
-
 def _case(
-    title,
-    shape,
-    kernel,
-    strides=None,
-    pads=None,
-    *,
-    dilations=None,
-    auto_pad="NOTSET",
-    ceil_mode=0,
-    count_include_pad=0,
-):
-    r = len(kernel)
-    outs = _outs(
-        shape,
-        kernel,
-        strides or [1] * r,
-        pads or [0] * 2 * r,
-        dilations or [1] * r,
-        auto_pad,
-        ceil_mode,
-    )
+    title, shape, kernel, strides=None, pads=None, *, dilations=None, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0,
+):  # fmt: skip
+    outs = window_counts(shape, kernel, strides, pads, dilations, auto_pad, ceil_mode)
     given = dict(strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode or None,
                  auto_pad=None if auto_pad == "NOTSET" else auto_pad, count_include_pad=count_include_pad or None)  # fmt: skip
     return Case(title, dY=normal(*shape[:2], *outs), shape=exactly(np.array(shape, np.int64)), kernel_shape=kernel,

@@ -3,64 +3,38 @@ import itertools
 import numpy as np
 
 from cases.case import Case
+from cases.pool_family import window_counts
 from cases.samples import exactly, normal
 
 
 def _pool(x, kernel, strides, pads, dilations, ceil, storage_order=0):
     """Where the maxima of each window stand in x, as MaxPool tells them; the first of equal ones."""
-    spatial, outs = x.shape[2:], []
-    for a, dim in enumerate(spatial):
-        room = dim + pads[a] + pads[a + len(spatial)] - (kernel[a] - 1) * dilations[a] - 1
-        outs.append((-(-room // strides[a]) if ceil else room // strides[a]) + 1)
-        if ceil and (outs[-1] - 1) * strides[a] >= dim + pads[a]:
-            outs[-1] -= 1
+    spatial = x.shape[2:]
+    outs = window_counts(x.shape, kernel, strides, pads, dilations, ceil_mode=ceil)
+    ones = [1] * len(spatial)
+    strides, pads, dilations = strides or ones, pads or [0] * 2 * len(spatial), dilations or ones
     flat = np.arange(x.size).reshape(x.shape)
     if storage_order:  # column major within the last two dims
         flat = flat.reshape(*x.shape[:2], x.shape[3], x.shape[2]).swapaxes(2, 3)
     result = np.zeros((*x.shape[:2], *outs), np.int64)
-    for n, c in itertools.product(*(range(d) for d in x.shape[:2])):
-        for o in itertools.product(*(range(d) for d in outs)):
-            places = [
-                [
-                    i
-                    for i in (
-                        o[a] * strides[a] - pads[a] + k * dilations[a] for k in range(kernel[a])
-                    )
-                    if 0 <= i < spatial[a]
-                ]
-                for a in range(len(spatial))
-            ]
-            best = max(itertools.product(*places), key=lambda p: x[(n, c, *p)])
-            result[(n, c, *o)] = flat[(n, c, *best)]
+    for n, c, *o in np.ndindex(result.shape):
+        places = []
+        for a, size in enumerate(spatial):
+            first = o[a] * strides[a] - pads[a]
+            covered = (first + k * dilations[a] for k in range(kernel[a]))
+            places.append([i for i in covered if 0 <= i < size])
+        best = max(itertools.product(*places), key=lambda p: x[(n, c, *p)])
+        result[(n, c, *o)] = flat[(n, c, *best)]
     return result
 
 
 def _case(
-    title,
-    shape,
-    kernel,
-    strides=None,
-    pads=None,
-    dilations=None,
-    *,
-    ceil=False,
-    levels=None,
-    dtype=np.int64,
-    storage_order=0,
-):
+    title, shape, kernel, strides=None, pads=None, dilations=None, *, ceil=False, levels=None, dtype=np.int64, storage_order=0,
+):  # fmt: skip
     """`levels`: X takes only that many values, so that windows have ties."""
-    r = len(kernel)
     rng = np.random.default_rng(len(title))
     x = rng.normal(size=shape) if levels is None else rng.integers(0, levels, shape).astype(float)
-    indices = _pool(
-        x,
-        kernel,
-        strides or [1] * r,
-        pads or [0] * 2 * r,
-        dilations or [1] * r,
-        ceil,
-        storage_order,
-    )
+    indices = _pool(x, kernel, strides, pads, dilations, ceil, storage_order)
     return Case(
         title,
         dY=normal(*indices.shape),

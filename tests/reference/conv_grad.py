@@ -10,18 +10,9 @@ import numpy as np
 
 
 def conv_grad(
-    dY,
-    X,
-    W,
-    *,
-    auto_pad="NOTSET",
-    dilations=None,
-    group=1,
-    kernel_shape=None,
-    pads=None,
-    strides=None,
-    winograd_tile=2,
-):
+    dY, X, W,
+    *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None, winograd_tile=2,
+):  # fmt: skip
     rank, out, size, kernel = X.ndim - 2, dY.shape[2:], X.shape[2:], W.shape[2:]
     stride, dilation = strides or [1] * rank, dilations or [1] * rank
     extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]

@@ -6,18 +6,9 @@ from reference.conv_grad import first_pads, split_groups
 
 
 def conv_training(
-    X,
-    W,
-    B=None,
-    *,
-    auto_pad="NOTSET",
-    dilations=None,
-    group=1,
-    kernel_shape=None,
-    pads=None,
-    strides=None,
-    winograd_tile=2,
-):
+    X, W, B=None,
+    *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None, winograd_tile=2,
+):  # fmt: skip
     rank, size, kernel = X.ndim - 2, X.shape[2:], W.shape[2:]
     stride, dilation = strides or [1] * rank, dilations or [1] * rank
     extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]

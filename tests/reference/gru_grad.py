@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from reference.gru_training import DEFAULTS
-from reference.recurrent import (
-    activations_of,
-    active_rows,
-    float64,
-    nonempty_rows,
-    slope_under_clip,
-    steps,
-)
+from reference.recurrent import activations_of, backwards, float64, last_cotangent, slope_under_clip
 
 
 def gru_grad(
@@ -33,14 +26,9 @@ def gru_grad(
         h_0 = np.zeros((N, H)) if H0 is None else H0[d]
         r_z, r_r, r_h = np.split(R[d], 3)
         rb_h = np.zeros(H) if B is None else B[d, 5 * H :]
-        order = list(steps(direction, d, S))
-        nonempty = nonempty_rows(SL, S, N)
-        dh = np.where(nonempty, 0 if grad_Ht is None else grad_Ht[d], np.zeros((N, H)))
-        for step in range(S - 1, -1, -1):
-            t = order[step]
-            active = active_rows(SL, t, N)
-            started = active_rows(SL, order[step - 1], N) if step else np.zeros((N, 1), bool)
-            h_prev = np.where(started, HAll[order[step - 1], d] if step else 0, h_0)
+        dh = last_cotangent(grad_Ht, d, SL, S, N, H)
+        for t, active, state_before in backwards(direction, d, SL, S, N):
+            h_prev = state_before(HAll, h_0)
             z, r, n = np.split(ZRH[t, d], 3, axis=1)
 
             dhidden = np.where(active, dh + (0 if grad_HAll is None else grad_HAll[t, d]), 0)

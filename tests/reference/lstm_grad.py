@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from reference.lstm_training import DEFAULTS
-from reference.recurrent import (
-    activations_of,
-    active_rows,
-    float64,
-    nonempty_rows,
-    slope_under_clip,
-    steps,
-)
+from reference.recurrent import activations_of, backwards, float64, last_cotangent, slope_under_clip
 
 
 def lstm_grad(
@@ -33,17 +26,10 @@ def lstm_grad(
         p_i, p_o, p_f = np.zeros((3, H)) if P is None else P[d].reshape(3, H)
         h_0 = np.zeros((N, H)) if H0 is None else H0[d]
         c_0 = np.zeros((N, H)) if C0 is None else C0[d]
-        order = list(steps(direction, d, S))
-        nonempty = nonempty_rows(SL, S, N)
-        dh = np.where(nonempty, 0 if grad_Ht is None else grad_Ht[d], np.zeros((N, H)))
-        dc = np.where(nonempty, 0 if grad_Ct is None else grad_Ct[d], np.zeros((N, H)))
-        for step in range(S - 1, -1, -1):
-            t = order[step]
-            active = active_rows(SL, t, N)
-            # a row that had no step at the time before is still in its initial state
-            started = active_rows(SL, order[step - 1], N) if step else np.zeros((N, 1), bool)
-            h_prev = np.where(started, HAll[order[step - 1], d] if step else 0, h_0)
-            c_prev = np.where(started, CAll[order[step - 1], d] if step else 0, c_0)
+        dh = last_cotangent(grad_Ht, d, SL, S, N, H)
+        dc = last_cotangent(grad_Ct, d, SL, S, N, H)
+        for t, active, state_before in backwards(direction, d, SL, S, N):
+            h_prev, c_prev = state_before(HAll, h_0), state_before(CAll, c_0)
             i, o, forget, c = np.split(IOFC[t, d], 4, axis=1)
             cell = CAll[t, d]
 

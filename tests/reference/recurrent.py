@@ -153,3 +153,26 @@ def active_rows(SL, t, batch):
     """A column of flags: which rows have a step at time t."""
     lengths = np.full(batch, t + 1) if SL is None else np.asarray(SL)
     return (lengths > t)[:, None]
+
+
+def backwards(direction, index, SL, steps_in_all, batch):
+    """For each step of direction `index`, the last one first: its time, the rows that have it, and a function.
+
+    That function gives the state from which the step started, of all states and the initial one: a row that had
+    no step before this one is still in its initial state.
+    """
+    order = list(steps(direction, index, steps_in_all))
+    for step in range(steps_in_all - 1, -1, -1):
+        before = order[step - 1] if step else None
+        started = active_rows(SL, before, batch) if step else np.zeros((batch, 1), bool)
+
+        def state_before(states, initial, before=before, started=started):
+            return np.where(started, 0 if before is None else states[before, index], initial)
+
+        yield order[step], active_rows(SL, order[step], batch), state_before
+
+
+def last_cotangent(grad, d, SL, steps_in_all, batch, hidden):
+    """The cotangent of the final state of direction d. That of a row without steps goes nowhere."""
+    given = np.zeros((batch, hidden)) if grad is None else grad[d]
+    return np.where(nonempty_rows(SL, steps_in_all, batch), given, 0)
