@@ -1,4 +1,7 @@
-"""Reports of made-up runs: `python tests/job/pages.py` writes them to tests/golden/pages, to be looked at in a browser."""
+"""Reports of made-up runs: `python tests/job/pages.py` writes them to tests/golden/pages, to be looked at in a browser.
+
+A section that an earlier page has as well is kept there alone; the later page says in which one.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def run(judged: Judged | None, tensors: int, **more) -> Result:
         {
             "name": f"w<{n}>",
             "shape": [] if n == 1 else [n, 3],
-            "norm": float(n),
+            "norm": float(n * tensors),
             "change": 0.5 * n,
             "gradient": None if n == 2 else 0.25 * n,
         }
@@ -67,7 +70,7 @@ def run(judged: Judged | None, tensors: int, **more) -> Result:
 
 def classes(count: int) -> Judged:
     confusion = np.zeros((count, count), int)
-    confusion[np.arange(count), np.arange(count)] = np.arange(count) * 3
+    confusion[np.arange(count), np.arange(count)] = np.arange(count) * (count - 1)
     confusion[1, 0] = 5
     names = [f"class {n}" for n in range(count)]
     return Judged(names, confusion, bins=[(0.55, 0.5, 4), (0.95, 0.75, 12)])
@@ -84,13 +87,28 @@ RUNS = {
 }  # fmt: skip
 
 
-def shown(title: str) -> str:
-    """Return a page without what differs between machines, a line for each element."""
+def sections(title: str) -> list[str]:
+    """Return a page without what differs between machines, heading by heading, a line for each element."""
     text = page(RUNS[title]())
     text = "<h1>" + text.split("<h1>")[1].split("<h2>Settings</h2>")[0]
-    return re.sub(
+    lines = re.sub(
         r"(?<!^)(?=<(?:tr|div|h1|h2|p|line|text|circle|polyline|svg|details|style))", "\n", text
     )
+    return re.split(r"\n(?=<h2>)", lines)
+
+
+def shown() -> dict[str, str]:
+    """Return what is kept of each page."""
+    first: dict[str, str] = {}  # section -> the page that has it first
+    kept = {}
+    for title in RUNS:
+        parts = []
+        for section in sections(title):
+            page_of = first.setdefault(section, title)
+            again = f"<!-- {section.splitlines()[0]} as in {file_of(page_of).name} -->"
+            parts.append(section if page_of == title else again)
+        kept[title] = "\n".join(parts)
+    return kept
 
 
 def file_of(title: str) -> Path:
@@ -99,5 +117,5 @@ def file_of(title: str) -> Path:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for title in RUNS:
-        file_of(title).write_text(shown(title), encoding="utf-8")
+    for title, text in shown().items():
+        file_of(title).write_text(text, encoding="utf-8")

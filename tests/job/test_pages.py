@@ -16,7 +16,7 @@ from onnxgrad.job.report import numbers
 
 @pytest.mark.parametrize("title", RUNS)
 def test_a_page_is_as_it_was(title):
-    assert shown(title).splitlines() == file_of(title).read_text("utf-8").splitlines()
+    assert shown()[title].splitlines() == file_of(title).read_text("utf-8").splitlines()
 
 
 def test_numbers_for_programs():
