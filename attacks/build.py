@@ -29,8 +29,7 @@ def external(tensor: onnx.TensorProto, *entries: tuple[str, object]) -> None:
         tensor.ClearField(field)
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in entries:
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, str(value)
+        tensor.external_data.add(key=key, value=str(value))
 
 
 def dataset(box: Path, name: str = "d.npz") -> str:

@@ -40,8 +40,7 @@ def outside(tensor: onnx.TensorProto, entries) -> None:
         tensor.ClearField(field)
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in entries:
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, str(value)
+        tensor.external_data.add(key=key, value=str(value))
 
 
 def write(folder, made: onnx.ModelProto, data: bytes | None = bytes(SIZE), name="w.bin"):
