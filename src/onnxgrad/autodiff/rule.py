@@ -133,8 +133,8 @@ def rule(
     names `inputs="X W"` and `outputs="Y"`. A later rule takes the place of an earlier one.
     """
     return _register(
-        STANDARD, op_types, since=since, domain=domain, broadcast=broadcast, wrt=wrt, stop=stop,
-        inputs=inputs, outputs=outputs, **by_input,
+        STANDARD, op_types, by_input, wrt,
+        since=since, domain=domain, broadcast=broadcast, stop=stop, inputs=inputs, outputs=outputs,
     )  # fmt: skip
 
 
@@ -157,8 +157,8 @@ def fused(
     >>> fused("Relu", X=lambda op, X, dY: op.ReluGrad(dY, X))
     """
     return _register(
-        FUSED, op_types, since=since, domain=domain, broadcast=broadcast, wrt=wrt, stop=stop,
-        inputs=inputs, outputs=outputs, **by_input,
+        FUSED, op_types, by_input, wrt,
+        since=since, domain=domain, broadcast=broadcast, stop=stop, inputs=inputs, outputs=outputs,
     )  # fmt: skip
 
 
@@ -188,26 +188,15 @@ def _refuse(op_types: Iterable[str], domain: str, refusal: Refusal) -> None:
 def _register(
     table: dict[tuple[str, str], list[Rule]],
     op_types: tuple[str, ...],
-    *,
-    since: int = 1,
-    domain: str = "",
-    broadcast: bool = False,
-    wrt: str | None = None,
-    stop: str = "",
-    inputs: str | None = None,
-    outputs: str | None = None,
-    **by_input: Callable[..., Any],
+    by_input: dict[str, Callable[..., Any]],
+    wrt: str | None,
+    **options: Any,
 ) -> Any:
     def add(formulas: list[tuple[tuple[str, ...], Callable[..., Any]]]) -> None:
         for op_type in op_types:
-            signatures = _signatures(op_type, domain, since, inputs, outputs)
-            parts = tuple(_formula(op_type, signatures, names, f) for names, f in formulas)
-            for name in stop.split():
-                _expect_input(op_type, signatures[-1], name)
-            own = signatures[-1] if inputs is not None else None
-            new = Rule(op_type, domain, since, broadcast, parts, frozenset(stop.split()), own)
-            rules = table.setdefault((domain, op_type), [])
-            rules[:] = [r for r in rules if r.since != since] + [new]
+            new = _rule_of(op_type, formulas, **options)
+            rules = table.setdefault((new.domain, op_type), [])
+            rules[:] = [r for r in rules if r.since != new.since] + [new]
 
     if wrt is None:
         return add([((name,), function) for name, function in by_input.items()])
@@ -217,6 +206,15 @@ def _register(
         return function
 
     return decorate
+
+
+def _rule_of(op_type, formulas, *, since, domain, broadcast, stop, inputs, outputs) -> Rule:
+    signatures = _signatures(op_type, domain, since, inputs, outputs)
+    parts = tuple(_formula(op_type, signatures, names, f) for names, f in formulas)
+    for name in stop.split():
+        _expect_input(op_type, signatures[-1], name)
+    own = signatures[-1] if inputs is not None else None
+    return Rule(op_type, domain, since, broadcast, parts, frozenset(stop.split()), own)
 
 
 def _signatures(op_type, domain, since, inputs, outputs) -> list[Signature]:
