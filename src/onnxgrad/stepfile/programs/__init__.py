@@ -28,6 +28,7 @@ def programs(language: str, stem: str, about: Description) -> dict[str, str]:
     name = "".join(p.capitalize() for p in re.split(r"\W+", stem)) + "Train"
     name = name if name[0].isalpha() else f"Step{name}"
     values = {
+        "@TRAINING@": _resource("train.js") if language in ("js", "web") else "",
         "@STEM@": stem,
         "@CLASS@": name,
         "@DESCRIPTION@": json.dumps(about.as_dict(), indent=2),
