@@ -48,13 +48,13 @@ template <class T, int R> struct Reader<Gathered<T>, R> {
 // Rows of C that lie a multiple of 4 KiB apart share few places of the first cache: seldom in it.
 constexpr Dim kFetchDepth = 64;
 
-// C[R][columns] (+)= A[R][depth] · B[depth][columns], columns <= V·lanes.
+// C[R][columns] = addend + A[R][depth] · B[depth][columns], columns <= V·lanes.
 // Register v of a row of B lies in panel v/2, `panel_pitch` elements after the one before it.
 // V = 1 and 2 are for many rows; 4 and 8 for so few rows that fewer registers
 // would wait for each other (an fma takes 4 cycles, and 2 can begin in each).
-template <int R, int V, class T, class A> void tile_product(bool add, A a, Dim depth, const T* b,
-                                                            Dim panel_pitch, T* c, Dim c_pitch,
-                                                            Dim columns) {
+template <int R, int V, class T, class A> void tile_product(Addend<T> addend, A a, Dim depth,
+                                                            const T* b, Dim panel_pitch, T* c,
+                                                            Dim c_pitch, Dim columns) {
   const Reader<A, R> reader(a);
   Vec<T> sum[R][V];
 #pragma GCC unroll 16
@@ -83,8 +83,9 @@ template <int R, int V, class T, class A> void tile_product(bool add, A a, Dim d
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 16
       for (int v = 0; v < V; ++v) {
-        T* at = c + i * c_pitch + v * lanes<T>;
-        store<T>(at, add ? load<T>(at) + sum[i][v] : sum[i][v]);
+        const Addend<T> more = addend.at(i, v * lanes<T>);
+        store<T>(c + i * c_pitch + v * lanes<T>,
+                 more.data ? load<T>(more.data) + sum[i][v] : sum[i][v]);
       }
     return;
   }
@@ -93,14 +94,15 @@ template <int R, int V, class T, class A> void tile_product(bool add, A a, Dim d
 #pragma GCC unroll 16
     for (int v = 0; v < V; ++v) {
       const Dim left = columns - v * lanes<T>, count = left < lanes<T> ? left : lanes<T>;
-      T* at = c + i * c_pitch + v * lanes<T>;
+      const Addend<T> more = addend.at(i, v * lanes<T>);
       if (count > 0)
-        store_some<T>(at, add ? load_some<T>(at, count) + sum[i][v] : sum[i][v], count);
+        store_some<T>(c + i * c_pitch + v * lanes<T>,
+                      more.data ? load_some<T>(more.data, count) + sum[i][v] : sum[i][v], count);
     }
 }
 
 template <class T, class A>
-using TileFunction = void (*)(bool, A, Dim, const T*, Dim, T*, Dim, Dim);
+using TileFunction = void (*)(Addend<T>, A, Dim, const T*, Dim, T*, Dim, Dim);
 
 // The tile functions for 1 to max_rows rows.
 template <int V, class T, class A, int... R>
@@ -112,37 +114,46 @@ template <int V, int max_rows, class T, class A> TileFunction<T, A> tile_functio
   return tile_function<V, T, A>(rows, std::make_integer_sequence<int, max_rows>());
 }
 
+// C[rows][columns] = addend + A · one panel;  1 <= rows <= A::max_rows, 1 <= columns <= kPanel.
+template <class T, class A> void tile_of_panel(Addend<T> addend, A a, Dim rows, Dim depth,
+                                               const T* panel, T* c, Dim c_pitch, Dim columns) {
+  const auto function = columns <= lanes<T> ? tile_function<1, A::max_rows, T, A>(rows)
+                                            : tile_function<2, A::max_rows, T, A>(rows);
+  function(addend, a, depth, panel, 0, c, c_pitch, columns);
+}
+
 // One to three rows: the panels are read once and nothing
 // is reused, so as many of them as possible side by side.
-template <int V, class T, class A> void product_of_few_rows(bool add, Part part, A a, Dim depth,
-                                                            const T* packed, Dim columns, T* c,
-                                                            Dim c_pitch) {
+template <int V, class T, class A> void product_of_few_rows(Addend<T> addend, Part part, A a,
+                                                            Dim depth, const T* packed, Dim columns,
+                                                            T* c, Dim c_pitch) {
   constexpr Dim together = V / 2;
   const Dim rows = part.row_end - part.row, pitch = depth * kPanel<T>;
   const auto function = tile_function<V, V == 8 ? 1 : 3, T, A>(rows);
   Dim p = part.panel;
   for (; p + together <= part.panel_end && p * kPanel<T> + V * lanes<T> <= columns; p += together)
-    function(add, a.tile(part.row, 0), depth, packed + p * pitch, pitch,
-             c + part.row * c_pitch + p * kPanel<T>, c_pitch, V * lanes<T>);
+    function(addend.at(part.row, p * kPanel<T>), a.tile(part.row, 0), depth, packed + p * pitch,
+             pitch, c + part.row * c_pitch + p * kPanel<T>, c_pitch, V * lanes<T>);
   for (; p < part.panel_end; ++p) {
     const Dim left = columns - p * kPanel<T>;
-    panel_tile<T, A>(add, a.tile(part.row, 0), rows, depth, packed + p * pitch,
-                     c + part.row * c_pitch + p * kPanel<T>, c_pitch,
-                     left < kPanel<T> ? left : kPanel<T>);
+    tile_of_panel<T, A>(addend.at(part.row, p * kPanel<T>), a.tile(part.row, 0), rows, depth,
+                        packed + p * pitch, c + part.row * c_pitch + p * kPanel<T>, c_pitch,
+                        left < kPanel<T> ? left : kPanel<T>);
   }
 }
 
 // The same part of C, one block of depth:
 // columns [k, k + depth) of A against the same rows of every panel.
-template <class T, class A> void product_block(bool add, Part part, A a, Dim k, Dim depth,
+template <class T, class A> void product_block(Addend<T> addend, Part part, A a, Dim k, Dim depth,
                                                const T* packed, Dim panel_pitch, Dim columns, T* c,
                                                Dim c_pitch) {
   for (Dim p = part.panel; p < part.panel_end; ++p) {
     const T* panel = packed + p * panel_pitch + k * kPanel<T>;
     const Dim left = columns - p * kPanel<T>;
     for_row_tiles<A::max_rows>(part.row, part.row_end, [&](Dim row, Dim rows) {
-      panel_tile<T, A>(add, a.tile(row, k), rows, depth, panel, c + row * c_pitch + p * kPanel<T>,
-                       c_pitch, left < kPanel<T> ? left : kPanel<T>);
+      tile_of_panel<T, A>(addend.at(row, p * kPanel<T>), a.tile(row, k), rows, depth, panel,
+                          c + row * c_pitch + p * kPanel<T>, c_pitch,
+                          left < kPanel<T> ? left : kPanel<T>);
     });
   }
 }
@@ -151,19 +162,18 @@ template <class T, class A> void product_block(bool add, Part part, A a, Dim k, 
 
 template <class T, class A> void panel_tile(bool add, A a, Dim rows, Dim depth, const T* panel,
                                             T* c, Dim c_pitch, Dim columns) {
-  const auto function = columns <= lanes<T> ? tile_function<1, A::max_rows, T, A>(rows)
-                                            : tile_function<2, A::max_rows, T, A>(rows);
-  function(add, a, depth, panel, 0, c, c_pitch, columns);
+  const Addend<T> addend = add ? Addend<T>{c, c_pitch} : Addend<T>{};
+  tile_of_panel<T, A>(addend, a, rows, depth, panel, c, c_pitch, columns);
 }
 
-template <class T, class A>
-void product(bool add, Part part, A a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch) {
+template <class T, class A> void product(Addend<T> addend, Part part, A a, Dim depth,
+                                         const T* packed, Dim columns, T* c, Dim c_pitch) {
   const Dim rows = part.row_end - part.row;
   if (rows <= 0 || part.panel >= part.panel_end) return;
   if (rows == 1 && depth <= kDepthBlock<T>)
-    return product_of_few_rows<8>(add, part, a, depth, packed, columns, c, c_pitch);
+    return product_of_few_rows<8>(addend, part, a, depth, packed, columns, c, c_pitch);
   if (rows <= 3 && depth <= kDepthBlock<T>)
-    return product_of_few_rows<4>(add, part, a, depth, packed, columns, c, c_pitch);
+    return product_of_few_rows<4>(addend, part, a, depth, packed, columns, c, c_pitch);
   const Dim panel_pitch = depth * kPanel<T>;
   const Dim blocks = (rows + kRowBlock - 1) / kRowBlock;
   for (Dim block = 0; block < blocks; ++block) {
@@ -171,7 +181,8 @@ void product(bool add, Part part, A a, Dim depth, const T* packed, Dim columns, 
                          part.panel, part.panel_end};
     for (Dim k = 0; k < depth || k == 0; k += kDepthBlock<T>) {
       const Dim count = depth - k < kDepthBlock<T> ? depth - k : kDepthBlock<T>;
-      product_block(add || k > 0, rows_part, a, k, count, packed, panel_pitch, columns, c, c_pitch);
+      product_block(k > 0 ? Addend<T>{c, c_pitch} : addend, rows_part, a, k, count, packed,
+                    panel_pitch, columns, c, c_pitch);
     }
   }
 }
@@ -208,8 +219,8 @@ template <class T> void pack_transposed_panels(const T* b, Dim pitch, Dim depth,
   }
 }
 
-#define ONNXGRAD_PRODUCTS(T, A)                                            \
-  template void product<T, A>(bool, Part, A, Dim, const T*, Dim, T*, Dim); \
+#define ONNXGRAD_PRODUCTS(T, A)                                                 \
+  template void product<T, A>(Addend<T>, Part, A, Dim, const T*, Dim, T*, Dim); \
   template void panel_tile<T, A>(bool, A, Dim, Dim, const T*, T*, Dim, Dim);
 #define ONNXGRAD_PACKERS(T)                                            \
   template void pack_panels<T>(const T*, Dim, Dim, Dim, T*, Dim, Dim); \

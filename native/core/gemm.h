@@ -79,19 +79,31 @@ struct Part {
   Dim row, row_end, panel, panel_end;
 };
 
-// C = A · B, or C += A · B when `add`, for one part of C[M][columns]; `packed` is B[depth][columns]
-// in panels. A is Rows, Columns or Gathered, and covers all rows of C: `part` chooses among them.
+// What a product is added to: nothing, another matrix, or the same row everywhere (pitch 0).
+template <class T> struct Addend {
+  const T* data = nullptr;
+  Dim pitch = 0;
+  Addend at(Dim i, Dim j) const { return data ? Addend{data + i * pitch + j, pitch} : Addend{}; }
+};
+
+// C = addend + A · B for one part of C[M][columns]; `packed` is B[depth][columns] in panels. A is
+// Rows, Columns or Gathered; it and the addend cover all of C: `part` chooses among the rows.
 // depth 0 is a product of zeros.
-template <class T, class A>
-void product(bool add, Part part, A a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch);
+template <class T, class A> void product(Addend<T> addend, Part part, A a, Dim depth,
+                                         const T* packed, Dim columns, T* c, Dim c_pitch);
 
 template <class T, class A>
 void set_product(Part part, A a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch) {
-  product<T, A>(false, part, a, depth, packed, columns, c, c_pitch);
+  product<T, A>(Addend<T>{}, part, a, depth, packed, columns, c, c_pitch);
 }
 template <class T, class A>
 void add_product(Part part, A a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch) {
-  product<T, A>(true, part, a, depth, packed, columns, c, c_pitch);
+  product<T, A>(Addend<T>{c, c_pitch}, part, a, depth, packed, columns, c, c_pitch);
+}
+template <class T, class A>
+void product(bool add, Part part, A a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch) {
+  const Addend<T> addend = add ? Addend<T>{c, c_pitch} : Addend<T>{};
+  product<T, A>(addend, part, a, depth, packed, columns, c, c_pitch);
 }
 
 // C[rows][columns] (+)= A · one panel;  1 <= rows <= A::max_rows, 1 <= columns <= kPanel.

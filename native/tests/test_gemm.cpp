@@ -83,6 +83,15 @@ template <class T> void check_product(Dim m, Dim n, Dim k, bool add) {
   const auto c2 = run("Columns", Columns<T>{a_columns.data(), m});
   const auto c3 = run("Gathered", Gathered<T>{rows.data(), offsets.data()});
   expect(c1 == c2 && c1 == c3, "the three forms of A give the same bits", m, n, k, 0);
+
+  const Part all{0, m, 0, panel_count<T>(n)};
+  const Rows<T> source{a.data(), k};
+  std::vector<T> filled(start.size()), at_once(start.size());
+  for (Dim i = 0; i < m; ++i)
+    for (Dim j = 0; j < n; ++j) filled[std::size_t(i * (n + 3) + j)] = start[std::size_t(j)];
+  add_product(all, source, k, packed.data(), n, filled.data(), n + 3);
+  product(Addend<T>{start.data(), 0}, all, source, k, packed.data(), n, at_once.data(), n + 3);
+  expect(filled == at_once, "a row that is added everywhere", m, n, k, 0);
 }
 
 template <class T> void check_transpose(Dim rows, Dim columns) {

@@ -33,8 +33,16 @@ template <class T> struct LinearBackward {
     call.parallel_for(of_dy + of_w, [&](Dim piece) {
       if (piece < of_dy) {
         const Dim from = piece * each_dy, to = smaller_of(from + each_dy, wide);
-        if (dw) pack_panels(dy + first, s.columns, s.rows, columns, packed_dy, from, to);
-        if (db) sum_columns(first + from * kPanel<T>, first + smaller_of(to * kPanel<T>, columns));
+        for (Dim p = from; p < to; ++p) {
+          const Dim column = p * kPanel<T>, width = smaller_of(kPanel<T>, columns - column);
+          const T* terms = dy + first + column;
+          Dim pitch = s.columns;
+          if (dw) {
+            pack_panels(dy + first, s.columns, s.rows, columns, packed_dy, p, p + 1);
+            terms = packed_dy + p * s.rows * kPanel<T>, pitch = kPanel<T>;
+          }
+          if (db) sum_rows(terms, pitch, width, db + first + column);
+        }
         return;
       }
       const Dim from = (piece - of_dy) * each_w, to = smaller_of(from + each_w, tall);
@@ -42,13 +50,24 @@ template <class T> struct LinearBackward {
     });
   }
 
-  // What rounding loses is summed beside the sum: equal cotangents would drift otherwise.
-  void sum_columns(Dim from, Dim to) const {
-    each_register<T>(from, to, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
-      Vec<T> sum{}, excess{};
-      for (Dim i = 0; i < s.rows; ++i)
-        add_compensated<T>(sum, excess, load_some<T>(dy + i * s.columns + c, n));
-      store_some<T>(db + c, sum - select(excess == excess, excess, Vec<T>{}), n);
+  // sums[c] = Σ_i terms[i·pitch + c]. What rounding loses is summed beside the sum: equal cotangents
+  // would drift otherwise. Rows go to four sums in turn, which do not wait for each other.
+  void sum_rows(const T* terms, Dim pitch, Dim width, T* sums) const {
+    each_register<T>(0, width, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
+      constexpr int chains = 4;
+      Vec<T> sum[chains] = {}, excess[chains] = {};
+      Dim i = 0;
+      for (; i + chains <= s.rows; i += chains)
+#pragma GCC unroll 4
+        for (int r = 0; r < chains; ++r)
+          add_compensated<T>(sum[r], excess[r], load_some<T>(terms + (i + r) * pitch + c, n));
+      for (; i < s.rows; ++i)
+        add_compensated<T>(sum[0], excess[0], load_some<T>(terms + i * pitch + c, n));
+      for (int r = 1; r < chains; ++r) {
+        add_compensated<T>(sum[0], excess[0], sum[r]);
+        excess[0] += excess[r];
+      }
+      store_some<T>(sums + c, sum[0] - select(excess[0] == excess[0], excess[0], Vec<T>{}), n);
     });
   }
 

@@ -32,17 +32,10 @@ template <class T> void linear_training(Call& call) {
       pack_panels(w + first, s.columns, s.depth, columns, packed, from, to);
     });
     const auto cuts = ProductCuts<T>::of(s.rows, s.depth, columns);
+    const Addend<T> same_row = Addend<T>{bias, 0}.at(0, first);
     call.parallel_for(cuts.count(), [&](Dim piece) {
-      const Part part = cuts.part(piece);
-      T* out = y + first;
-      const Rows<T> rows{x, s.depth};
-      if (!bias) return set_product(part, rows, s.depth, packed, columns, out, s.columns);
-      const Dim from = part.panel * kPanel<T>, to = smaller_of(part.panel_end * kPanel<T>, columns);
-      for (Dim i = part.row; i < part.row_end; ++i)
-        each_register<T>(from, to, [&](Dim j, Dim n) ONNXGRAD_LAMBDA {
-          store_some<T>(out + i * s.columns + j, load_some<T>(bias + first + j, n), n);
-        });
-      add_product(part, rows, s.depth, packed, columns, out, s.columns);
+      product(same_row, cuts.part(piece), Rows<T>{x, s.depth}, s.depth, packed, columns, y + first,
+              s.columns);
     });
   }
 }
