@@ -1,5 +1,6 @@
 """Lists that follow from the contracts: an operator that one of them forgets fails here, by name."""
 
+import ast
 import importlib.util
 import re
 import sys
@@ -74,6 +75,16 @@ def test_what_the_old_package_computes_is_recorded_or_has_a_reason(contract):
 @pytest.mark.parametrize("name", contracts())
 def test_an_operator_has_a_property_test(name):
     assert re.search(rf"\b{name}\b", DRAWN), f"{name}: no file of tests/kernels draws its inputs"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=lambda p: p.stem)
+def test_what_is_drawn_is_called_a_property(path):
+    """`make check` draws 2,000 examples for the tests of that name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        drawn = [
+            d for d in getattr(node, "decorator_list", ()) if ast.unparse(d).startswith("given(")
+        ]
+        assert not drawn or node.name.startswith("test_property_"), f"{path.name}: {node.name}"
 
 
 @pytest.fixture(scope="module")

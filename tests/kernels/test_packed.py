@@ -36,7 +36,7 @@ KINDS = {
 @pytest.mark.parametrize("op", KINDS)
 @settings(max_examples=max(settings().max_examples // 3, 1))
 @given(rows=rows, K=sizes, N=sizes, data=st.data())
-def test_any_sizes_match_the_reference_on_one_and_two_threads(op, rows, K, N, data):
+def test_property_any_sizes_match_the_reference_on_one_and_two_threads(op, rows, K, N, data):
     build, factor, strategy = KINDS[op]
     case = build(factor, "drawn", rows, K, N, **data.draw(strategy)).of(contracts()[op])
     for dtype in DTYPES:

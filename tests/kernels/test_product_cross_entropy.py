@@ -30,7 +30,7 @@ reductions, ignored = some(("mean", "sum")), some((None, -100, 0))
 @settings(max_examples=max(settings().max_examples // 3, 1))
 @given(rows=rows, K=sizes, N=sizes, reduction=reductions, ignored=ignored, data=st.data())
 @pytest.mark.parametrize("op", ["LinearCrossEntropy", "MatMulNBitsCrossEntropy"])
-def test_any_sizes_match_the_reference_on_one_and_two_threads(
+def test_property_any_sizes_match_the_reference_on_one_and_two_threads(
     op, rows, K, N, reduction, ignored, data
 ):
     labels = label_samples(rows, N, ignored)
