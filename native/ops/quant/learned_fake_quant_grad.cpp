@@ -145,8 +145,7 @@ Dim column_pitch(Dim columns) {
 }
 
 // Columns: the sums of the columns over rows [from, to), which share their scales. Row by row, as
-// the memory likes it; the
-// sums of a few rows are kept in T and moved to double.
+// they lie in memory; the sums of a few rows are kept in T and moved to double.
 template <class T> void sum_rows(const QuantLayout& layout, const QuantScales<T>& scales,
                                  const T* dy, const T* x, T* dx, Dim from, Dim to, T* partial) {
   const Dim columns = layout.length, of_rows = layout.scales_of_row(from);

@@ -10,10 +10,8 @@ import onnx_ir as ir
 from onnxgrad.model.change import Change
 from onnxgrad.notes import Note
 
-PAST, PRESENT = (
-    "past",
-    "present",
-)  # begin the names of inputs and outputs, in every exporter that has a cache
+# How the inputs and outputs of a cache begin, in every exporter that has one.
+PAST, PRESENT = "past", "present"
 
 
 class WithoutPast(Change):

@@ -14,11 +14,6 @@ OPSET = 18  # BitwiseXor and BitwiseAnd came with it
 INT64, UINT64 = int(ir.DataType.INT64), int(ir.DataType.UINT64)
 
 
-def has_dropout(model: ir.Model) -> bool:
-    """Say whether a training graph has dropout that acts."""
-    return any(_is_dropout(node) for node in model.graph)
-
-
 def to_standard(model: ir.Model) -> None:
     """Write every SeededDropout of the main graph in standard operators."""
     for node in [n for n in model.graph if _is_dropout(n)]:

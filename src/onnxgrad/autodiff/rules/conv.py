@@ -40,12 +40,12 @@ def conv(op, X, W, Y, dY, *, attrs, need):
     w = window(op, X, Y, attrs, kernel_shape(op, W, attrs))
     return (
         transposed_windows(op, dY, W, X, w, group) if "X" in need else None,
-        weight_gradient(op, X, dY, w, group, op.dim(W, 0), op.dim(W, 1)) if "W" in need else None,
+        weight_gradient(op, X, dY, w, group, op.dim(W, 1)) if "W" in need else None,
         op.ReduceSum(dY, [0, *w.axes], keepdims=0) if "B" in need else None,
     )
 
 
-def weight_gradient(op, X, dY, w, group, M, per_group):
+def weight_gradient(op, X, dY, w, group, per_group):
     """dW[m, c, k] = Σ over n and o of dY[n, m, o] · X[n, c, o·stride + k·dilation - pad].
 
     That is a convolution in which the batch is summed over as channels are, the strides and
@@ -107,7 +107,7 @@ def conv_transpose(op, X, W, Y, dY, *, attrs, need):
         )
         dX = op.crop_like(dX, X, w.axes)
     if "W" in need:
-        dW = weight_gradient(op, dY, X, w, group, op.dim(W, 0), op.dim(W, 1))
+        dW = weight_gradient(op, dY, X, w, group, op.dim(W, 1))
     if "B" in need:
         dB = op.ReduceSum(dY, [0, *w.axes], keepdims=0)
     return dX, dW, dB

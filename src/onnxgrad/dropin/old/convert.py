@@ -16,8 +16,6 @@ from onnxgrad.files.arrays import read_npz, read_safetensors, save_safetensors
 from onnxgrad.files.models import read_whole
 from onnxgrad.files.write import replace, save, work_folder, write_bytes
 
-FORMATS = ".safetensors, .npz, .onnx, or any other name for a checkpoint of onnxruntime-training"
-
 
 def read_tensors(path: str | os.PathLike[str]) -> Checkpoint:
     """Return the tensors of a checkpoint, old or of a Trainer, or of a .safetensors, .npz or .onnx file."""
@@ -27,7 +25,9 @@ def read_tensors(path: str | os.PathLike[str]) -> Checkpoint:
     if path.is_dir():
         path = path / "model.safetensors"  # of a Trainer's checkpoint
         if not path.exists():
-            raise DropInError(f"{path.parent} is a folder without model.safetensors, no checkpoint")
+            raise DropInError(
+                f"{path.parent} is not a checkpoint: the folder has no model.safetensors"
+            )
     readers = {".safetensors": read_safetensors, ".npz": read_npz, ".onnx": _onnx}
     reader = readers.get(path.suffix)
     if reader is None:
