@@ -93,7 +93,7 @@ def length_of_another_shape(box):
     return trained(box, ("location", "w.bin"), ("length", 8), data=NUMBERS.tobytes())
 
 
-@case("is no file")
+@case("is not a file")
 def weights_from_a_pipe(box):
     """external data is a pipe that nobody writes to"""
     os.mkfifo(box / "w.bin")

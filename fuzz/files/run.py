@@ -6,7 +6,7 @@
     python fuzz/files/run.py adapters --count 5000 --seed 1
 
 Input n of a seed is always the same. They run in forked children; one that ends by a signal, takes more than 10 s of
-the processor, or raises what is none of our errors is a finding. Exit code 1 when there is one.
+the processor, or raises an error that is not one of ours is a finding. Exit code 1 when there is one.
 """
 
 from __future__ import annotations

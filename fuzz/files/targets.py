@@ -23,7 +23,7 @@ MOST = 1 << 16  # elements of an input that is invented
 
 
 class Foreign(Exception):
-    """An exception that is none of ours, or says that it is a bug."""
+    """An exception that is not one of ours, or says that it is a bug."""
 
 
 def guarded(name: str, action, *arguments):

@@ -6,7 +6,7 @@ onnxgrad.grad, vjp          the gradient of a model, as a model
 onnxgrad.rule               a gradient rule of your own
 onnxgrad.Trainer            training: fit, evaluate, predict, save
 onnxgrad.losses, optimizers, schedules, metrics, callbacks   what a Trainer takes
-onnxgrad.inspect            what in a model can be trained, what not and why
+onnxgrad.inspect            what in a model can be trained, what cannot, and why
 onnxgrad.artifacts, api, onnxblock   the names of onnxruntime.training, for programs written for it
 """
 
@@ -38,7 +38,7 @@ from onnxgrad.errors import (
 
 __version__ = "0.1.0"
 
-# Loaded when first used: `import onnxgrad` takes no time, and each name what it needs.
+# Loaded when first used: `import onnxgrad` is immediate, and each name loads what it needs.
 _LATER = {
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "onnxgrad.kernels"),
     **dict.fromkeys(("library_path", "register", "session"), "onnxgrad.ort"),

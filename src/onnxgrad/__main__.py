@@ -1,4 +1,4 @@
-"""`onnxgrad` and `python -m onnxgrad`: Ctrl-C, SIGTERM or a lack of memory while it loads is a sentence, too."""
+"""`onnxgrad` and `python -m onnxgrad`: Ctrl-C, SIGTERM or a lack of memory while it loads ends in a sentence, too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> int:
         from onnxgrad.cli import main as run
     except (MemoryError, ImportError, OSError) as error:
         reason = "not enough memory" if isinstance(error, MemoryError) else str(error)
-        print(f"onnxgrad: it could not be loaded: {reason}", file=sys.stderr)
+        print(f"onnxgrad could not be loaded: {reason}", file=sys.stderr)
         return USAGE
     _on_interrupt(before)
     try:

@@ -18,7 +18,7 @@ class ModelError(OnnxGradError, ValueError):
 
 
 class FileError(OnnxGradError, ValueError):
-    """A path may not be read or written: it leads out of its folder, or is no regular file."""
+    """A path may not be read or written: it leads out of its folder, or is not a regular file."""
 
 
 class MissingFileError(FileError, FileNotFoundError):

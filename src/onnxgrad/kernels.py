@@ -40,7 +40,7 @@ def set_num_threads(count: int) -> None:
 
 @contextmanager
 def at_most(threads: int | None) -> Iterator[None]:
-    """Within it, what the calling thread computes uses at most so many threads; None for no limit.
+    """Within it, what the calling thread computes uses at most `threads` threads; None for no limit.
 
     Other threads of the process, and what they set, are left alone.
     """
@@ -57,7 +57,7 @@ def _signature(contract: Contract) -> inspect.Signature:
         kinds(t.name, kinds.POSITIONAL_OR_KEYWORD, default=None if t.optional else kinds.empty)
         for t in contract.inputs
     ]
-    # A required input behind an optional one would be no legal Python signature.
+    # A required input behind an optional one would not be a legal Python signature.
     for i in range(len(names)):
         if any(later.default is kinds.empty for later in names[i:]):
             names[i] = names[i].replace(default=kinds.empty)

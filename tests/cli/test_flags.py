@@ -1,4 +1,4 @@
-"""Every flag of `--help` stands in the docs and in a test; settings survive a file; wishes get an answer."""
+"""Every flag of `--help` stands in the docs and in a test; settings survive a file; others' flags get an answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from job.problem import run, write_csv, write_problem
 from places import DOCS, ROOT
 
 from onnxgrad.cli import build_parser
-from onnxgrad.cli.wishes import WISHES
+from onnxgrad.cli.foreign_flags import FOREIGN
 from onnxgrad.job.config import FIELDS, Config, command
 
 COMMANDS = build_parser().commands
@@ -195,10 +195,10 @@ def test_the_demo_prints_the_command_that_it_runs(folder, capsys, monkeypatch):
     assert Path("demo place/cnn/tuned.onnx").read_bytes() == first
 
 
-# ---- wishes
+# ---- flags of other tools
 
 
-@pytest.mark.parametrize("flag", WISHES)
+@pytest.mark.parametrize("flag", FOREIGN)
 def test_a_wish_gets_an_answer(flag, capsys):
     """Before anything is read: the model may not even be there."""
     code, _, err = run(capsys, "train", "missing.onnx", flag, "cuda", "--data", "d.npz")
@@ -207,7 +207,7 @@ def test_a_wish_gets_an_answer(flag, capsys):
 
 
 @pytest.mark.parametrize(
-    "flag", sorted({f for text in WISHES.values() for f in re.findall(r"--[\w-]+", text)})
+    "flag", sorted({f for text in FOREIGN.values() for f in re.findall(r"--[\w-]+", text)})
 )
 def test_answers_name_flags_that_are_there(flag):
     assert flag in COMMANDS["train"].flags()

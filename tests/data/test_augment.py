@@ -1,4 +1,4 @@
-"""Pictures changed by chance: what each change does, how far, and that chance follows from seed, epoch and row."""
+"""Pictures changed at random: what each change does, how far, and that it follows from seed, epoch and row."""
 
 from __future__ import annotations
 

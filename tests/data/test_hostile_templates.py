@@ -42,7 +42,7 @@ def written(folder, template: str) -> list:
         ("{{ 2000000 * 'x' }}", "too large"),
         ("{{ (messages * 999999)[0] }}", "too large"),
         ("{{ range(10 ** 9) }}", "fails"),
-        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "is no template"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "is not a template"),
         ("{{ messages.append(1) }}", "fails"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "fails"),
         ("{{ raise_exception.__globals__['sys'] }}", "fails"),

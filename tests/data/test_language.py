@@ -70,7 +70,7 @@ def test_long_rows_are_cut_and_said():
     data = Language(rows, ("input_ids",), length=8)
     assert [str(note) for note in data.notes] == [
         "2 of 3 examples are cut at 8 tokens",
-        "1 examples are left out: what is learned lies behind the cut",
+        "1 examples are left out: what is learned lies beyond the cut",
     ]
     assert [len(r.tokens) for r in data.laid] == [8, 2]
 
@@ -162,7 +162,7 @@ def test_chats_are_written_by_the_models_own_template(tmp_path, tokenizer):
 
 
 TEMPLATES = [
-    ("{% for m in messages %}", "is no template"),
+    ("{% for m in messages %}", "is not a template"),
     ("{{ raise_exception('no system') }}", "fails: no system"),
     ("{{ messages[0].__class__.__mro__ }}", "fails: access to attribute '__class__'"),
     (

@@ -43,7 +43,7 @@ ROWS = [
     ("a column of an input's name", "float[N, 4] x", {"x": wide(4), "label": LABELS}, {}, {"x": (["x"], None, None)}, "label", ["by its name"]),
     ("capitals of a usual name", "float[N, 4] x", {"x": wide(4), "Label": LABELS}, {}, {"x": (["x"], None, None)}, "Label", ["by its name"]),
     ("the first of the usual names", "float[N, 4] x", {"x": wide(4), "y": LABELS, "target": LABELS}, {}, {"x": (["x"], None, None)}, "target", ["by its name"]),
-    ("an input called like a target", "float[N] y, float[N] x", {"y": F, "x": F, "z": F}, {}, {"y": (["y"], None, None), "x": (["x"], None, None)}, "z", ["the only one that is no input"]),
+    ("an input called like a target", "float[N] y, float[N] x", {"y": F, "x": F, "z": F}, {}, {"y": (["y"], None, None), "x": (["x"], None, None)}, "z", ["the only one that is not an input"]),
     ("columns side by side", "float[N, 3] x", {"a": F, "b": F, "c": F, "d": LABELS}, {}, {"x": (["a", "b", "c"], (3,), "float32")}, "d", ["the last column", "3 columns side by side"]),
     ("as many columns as the input is wide: no target", "float[N, 3] x", {"a": F, "b": F, "c": F}, {}, {"x": (["a", "b", "c"], (3,), "float32")}, "", ["3 columns side by side"]),
     ("columns in the shape of the model", "float[N, 2, 2] x", {"a": F, "b": F, "c": F, "d": F, "e": LABELS}, {}, {"x": (["a", "b", "c", "d"], (2, 2), "float32")}, "e", []),

@@ -144,7 +144,7 @@ def test_parts_of_a_dataset_are_no_classes():
     photo("photos/train/1.png")
     photo("photos/val/1.png")
     with pytest.raises(
-        DataError, match="which are parts of a dataset and no classes: --data photos/train"
+        DataError, match="which are parts of a dataset, not classes: --data photos/train"
     ):
         read_folder(Path("photos"))
 

@@ -62,7 +62,7 @@ def test_batches_of_a_function_and_of_a_list():
         found = list(StreamData(source, ONE).epoch(0, start=1))
         assert [b.number for b in found] == [1, 2, 3]
         assert all(set(b.arrays) == {"x", "y"} for b in found)
-    with pytest.raises(ValueError, match="can be used once only"):
+    with pytest.raises(ValueError, match="can be used only once"):
         StreamData(iter(batches), ONE)
 
 

@@ -274,7 +274,7 @@ def test_generate_artifacts(tmp_path):
 
 def test_an_unknown_frozen_parameter_is_a_warning(tmp_path, caplog):
     make(tmp_path, frozen_params=["zz"])
-    assert "frozen_params names 'zz', which is no initializer of the model" in caplog.text
+    assert "frozen_params names 'zz', which is not an initializer of the model" in caplog.text
 
 
 def test_a_model_that_cannot_be_trained_names_the_node(tmp_path):

@@ -101,7 +101,7 @@ def test_a_library_that_cannot_be_loaded_is_a_sentence(tmp_path):
         env={"PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr == "onnxgrad: it could not be loaded: failed to map segment\n"
+    assert done.stderr == "onnxgrad could not be loaded: failed to map segment\n"
 
 
 def test_weights_of_nan_are_looked_at():

@@ -152,7 +152,7 @@ def missing(tmp_path):
 def pipe(tmp_path):
     path = write(tmp_path / "a", model(), None)
     os.mkfifo(path.parent / "w.bin")
-    return path, "w.bin is no file"
+    return path, "w.bin is not a file"
 
 
 def empty_name(tmp_path):

@@ -46,7 +46,7 @@ def test_the_flag_and_the_variable(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("text", ["nodes", "nodes=", "nodes=-1", "nodes=0", "knots=5", "nodes=1e9"])
 def test_what_is_no_limit(text, capsys):
     assert main(["ops", "--limit", text]) == 2
-    assert f"the limit {text!r} is none" in capsys.readouterr().err
+    assert f"{text!r} is not a limit, expected NAME=NUMBER" in capsys.readouterr().err
 
 
 def test_columns(tmp_path):

@@ -1,4 +1,4 @@
-"""Folders of pictures: a model from the net, a new head, and pictures changed by chance."""
+"""Folders of pictures: a model from the net, a new head, and pictures changed at random."""
 
 from __future__ import annotations
 

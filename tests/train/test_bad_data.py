@@ -40,7 +40,7 @@ BAD = {
     "text": (X.astype(str), Y, "input 'x' has type <U32, expected float32"),
     "a wrong name": ({"images": X}, Y, "input 'x' is missing; the batch has 'images', 'target'"),
     "one name too many": (
-        {"x": X, "id": Y}, Y, "the batch has 'id', which is none of 'x', 'target'",
+        {"x": X, "id": Y}, Y, "the batch has 'id', which is not one of 'x', 'target'",
     ),
     "no labels": ({"x": X}, None, "target 'target' is missing; the batch has 'x'"),
     "labels as scores": (X, np.eye(5, dtype=int)[Y] * 2, "target 'target' has shape [16, 5], expected [N]"),

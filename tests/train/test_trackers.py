@@ -121,7 +121,7 @@ def test_a_tracker_that_opens_no_run_is_no_bug_of_ours(folder, capsys, monkeypat
     pretend(monkeypatch, "trackio", "log", "finish")
     sys.modules["trackio"].init = lambda **_: 1 / 0
     code, _, err = run(capsys, *TRAIN, "--report-to", "trackio")
-    assert (code, err) == (2, "onnxgrad: Trackio opens no run: division by zero\n")
+    assert (code, err) == (2, "onnxgrad: Trackio could not open a run: division by zero\n")
 
 
 def test_a_tracker_that_is_lost_does_not_stop_the_training(folder, capsys, monkeypatch):

@@ -1,5 +1,5 @@
 // What the four recurrent kernels share: their tensors, the cells of each direction, who owns which
-// part of a step, and the way from a call to a running kernel.
+// part of a step, and how a call becomes a running kernel.
 #pragma once
 #include "core/workspace.h"
 #include "ops/recurrent/recurrent_products.h"

@@ -30,8 +30,8 @@ from onnxgrad.cli import (
     train,
 )
 from onnxgrad.cli.arguments import CommandParser
+from onnxgrad.cli.foreign_flags import answer
 from onnxgrad.cli.outcome import outcome, said
-from onnxgrad.cli.wishes import answer
 from onnxgrad.errors import ConfigError
 from onnxgrad.files.limits import override, parse
 
@@ -74,9 +74,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         parser = build_parser()
         given = sys.argv[1:] if arguments is None else list(arguments)
-        wish = answer(given, parser.commands)
-        if wish:
-            raise ConfigError(wish)
+        reply = answer(given, parser.commands)
+        if reply:
+            raise ConfigError(reply)
         options = parser.parse_args(given)
         _find_model(options)
         raised = parse(options.limit)
@@ -87,7 +87,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _find_model(options: argparse.Namespace) -> None:
-    """Have a model of the hub in a file; a training keeps its address, which is what the model is called."""
+    """Put a file in the place of a hub address; training keeps the address, after which its run is named."""
     model = getattr(options, "model", None)
     keeps = options.run in (train.run, lr_find.run)
     if isinstance(model, str) and model.startswith("hf://") and not keeps:

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         verdict = running.verdict()
     if verdict.crashed:
         raise ModelError(f"{options.model}: {verdict.text}")
-    data = arrays(options.data) if options.data else None
+    data = read_npz(options.data) if options.data else None
     with console.status("checking") as status:
         result = check_gradients(
             model,
@@ -59,12 +59,6 @@ def run(options: argparse.Namespace) -> int:
         )
     show(result, console)
     return OK if result.good else FAILED
-
-
-def arrays(path: str) -> dict:
-    """The arrays of a .npz file by name."""
-
-    return read_npz(path)
 
 
 def show(result, console: Console) -> None:
@@ -84,6 +78,7 @@ def show(result, console: Console) -> None:
     wrong = sum(not row.good for row in result.rows)
     console.print(f"\n[bold red]wrong[/bold red]: {wrong} of {how}")
     culprit = (
-        result.culprit or "no single operator: a kink near the inputs, or an interplay of several"
+        result.culprit
+        or "no single operator is to blame: there is a kink near the inputs, or several act together"
     )
     console.print(f"suspect: [bold]{escape(culprit)}[/bold]")

@@ -21,13 +21,13 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "--target", default="", help="name of the target column or array (default: guessed)"
     )
-    parser.add_argument("--ignore", default="", help="columns to leave out, with commas")
+    parser.add_argument("--ignore", default="", help="columns to leave out, separated by commas")
     parser.add_argument("--loss", default="", help="as for train (default: guessed)")
     parser.add_argument("--axis", type=int, default=0, metavar="N", help="as for train")
     parser.add_argument(
         "--model-output",
         default="",
-        help="the output that the loss judges (default: the first of floats)",
+        help="the output that the loss judges (default: the first float output)",
     )
     parser.add_argument("--metrics", default="", help="as for train (default: by the loss)")
     parser.add_argument("--batch-size", type=at_least_one, default=32, metavar="N")
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     from onnxgrad.files.models import ModelFile
     from onnxgrad.job.language import is_language_run
     from onnxgrad.job.objective import Objective
-    from onnxgrad.job.prepare import Wish, prepare
+    from onnxgrad.job.prepare import Request, prepare
     from onnxgrad.train.trainer import Trainer
 
     model = ModelFile.of(options.model)
@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
         return run_language(model, options)
     ignore = split_names(options.ignore)
     inputs = input_flags(options)
-    wish = Wish(options.target, ignore, options.loss, options.model_output, inputs=inputs)
-    job = prepare(model, options.data, wish)
+    request = Request(options.target, ignore, options.loss, options.model_output, inputs=inputs)
+    job = prepare(model, options.data, request)
     settings = Config(loss=options.loss, axis=options.axis, model_output=options.model_output)
     losses = Objective(job, settings, None).losses()
     trainer = Trainer(model, loss=losses, metrics=job.metrics(options.metrics))

@@ -15,7 +15,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "federated",
         help="write a Flower project that trains a model where the data are",
-        description="Needs nothing; the project needs pip install 'onnxgrad[flower]'.",
+        description="This command needs nothing more; the project needs pip install 'onnxgrad[flower]'.",
     )
     parser.add_argument("model", help="an ONNX file; the project gets a copy")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="the project")

@@ -17,8 +17,8 @@ ANSWERS = {
         "--workers --num-workers --dataloader-num-workers -j --jobs",
     "several processes train together: mpiexec -n 4 onnxgrad train …": "--distributed --nproc-per-node --world-size",
     "the learning rate is --lr": "--learning-rate --learning_rate",
-    "passes over the data are --epochs": "--num-epochs --num-train-epochs --max-epochs",
-    "rows per step are --batch-size": "--per-device-train-batch-size --bs",
+    "the number of passes over the data is --epochs": "--num-epochs --num-train-epochs --max-epochs",
+    "the number of rows per step is --batch-size": "--per-device-train-batch-size --bs",
     "it is --schedule: cosine, linear, step …": "--scheduler --lr-scheduler --lr-scheduler-type",
     "it is --val: a share such as 0.2, or a file": "--validation-split --val-split --val-data --validation",
     "it is --accumulate": "--gradient-accumulation-steps --accumulate-grad-batches",
@@ -38,7 +38,7 @@ ANSWERS = {
     "a run goes on with: onnxgrad train --resume RUN_FOLDER": "--checkpoint --ckpt --resume-from-checkpoint",
     "onnxgrad inspect looks without training; --max-time 5 trains for five seconds": "--dry-run --fast-dev-run",
 }  # fmt: skip
-WISHES = {flag: text for text, flags in ANSWERS.items() for flag in flags.split()}
+FOREIGN = {flag: text for text, flags in ANSWERS.items() for flag in flags.split()}
 
 
 def answer(arguments: Sequence[str], commands: Mapping[str, CommandParser]) -> str:
@@ -52,8 +52,8 @@ def answer(arguments: Sequence[str], commands: Mapping[str, CommandParser]) -> s
             break
         if not flag.startswith("-") or flag in own:
             continue
-        if flag in WISHES:
-            return f"{arguments[0]} has no {flag}: {WISHES[flag]}"
+        if flag in FOREIGN:
+            return f"{arguments[0]} has no {flag}: {FOREIGN[flag]}"
         if _shortened(flag, own):
             continue
         near = difflib.get_close_matches(

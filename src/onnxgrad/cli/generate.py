@@ -1,4 +1,4 @@
-"""What `onnxgrad predict` does with a language model: go on from prompts, for the eye."""
+"""What `onnxgrad predict` does with a language model: continue prompts, for a person to read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADAPTER = "adapter.onnx_adapter"
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that only language models have."""
     group = parser.add_argument_group("language models")
-    group.add_argument("--prompt", action="append", default=[], help="a text to go on from")
+    group.add_argument("--prompt", action="append", default=[], help="a text to continue")
     group.add_argument("--tokens", type=int, default=40, metavar="N", help="tokens at most")
     group.add_argument(
         "--tokenizer",
@@ -44,7 +44,7 @@ def model_and_adapter(options: argparse.Namespace) -> tuple[Path, Path | None]:
 
 
 def is_wanted(options: argparse.Namespace, model: Path) -> bool:
-    """Say whether the model is to go on from texts."""
+    """Say whether the model is to continue texts."""
     from onnxgrad.job.language import is_language_run
 
     return bool(options.prompt) or is_language_run(model, Config(data=options.data))

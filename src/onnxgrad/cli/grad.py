@@ -19,7 +19,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
         "grad",
         help="write a model that also computes gradients",
         description="The result has the inputs and outputs of the model and, for each NAME, an output NAME_grad. "
-        "For an output that is no scalar it also has an input OUTPUT_grad, the cotangent.",
+        "For an output that is not a scalar it also has an input OUTPUT_grad, the cotangent.",
     )
     parser.add_argument("model", help="an ONNX file")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`onnxgrad inspect model.onnx`: what can be trained, what not, why, and what to do."""
+"""`onnxgrad inspect model.onnx`: what can be trained, what cannot, why, and what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = {"statistic": "running statistics", "setting": "a setting", "constant": 
 def add_parser(commands) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "inspect",
-        help="say what in a model can be trained, what not, why, and what to do",
+        help="say what in a model can be trained, what cannot, why, and what to do",
         description="Exit code 0 when something can be trained, 3 when not, 2 when there is no model to read.",
     )
     parser.add_argument("model", help="an ONNX file")
@@ -40,7 +40,7 @@ def add_parser(commands) -> argparse.ArgumentParser:
         "--trainable",
         default="all",
         metavar="NAMES",
-        help="what the estimates train: all, head, or patterns with commas",
+        help="what the estimates train: all, head, or patterns separated by commas",
     )
     for flag, what in (("--tie", "keep as one"), ("--untie", "part")):
         parser.add_argument(
@@ -218,7 +218,7 @@ def show_verdict(report, console: Console) -> None:
     elif any(p.kind == "weight" and not p.trainable for p in report.parameters):
         console.print(
             f"[bold yellow]partly trainable[/bold yellow]: {trained:,} of {total:,} numbers; name them with "
-            "--trainable, all is refused"
+            "--trainable, because 'all' is refused"
         )
     else:
         console.print(f"[bold green]trainable[/bold green]: {trained:,} of {total:,} numbers")

@@ -21,7 +21,7 @@ def launched() -> bool:
 
 
 def together(options: argparse.Namespace, run: Callable[[argparse.Namespace, Any], int]) -> int:
-    """Run a command in all processes; process 0 speaks for them, and a failure of one is everybody's."""
+    """Run a command in all processes; process 0 speaks for them, and a failure of one is a failure of all."""
     from onnxgrad.train.parallel.group import Group
     from onnxgrad.train.parallel.mpi import finish, world
 

@@ -41,7 +41,9 @@ def add_parser(commands) -> argparse.ArgumentParser:
         "of files and classes, or .jsonl for generated text",
     )
     parser.add_argument("--target", default="", help="name of a column to leave out")
-    parser.add_argument("--ignore", default="", help="more columns to leave out, with commas")
+    parser.add_argument(
+        "--ignore", default="", help="more columns to leave out, separated by commas"
+    )
     add_flags(parser, only=set(INPUT_FLAGS) - {"tokenizer"})
     parser.add_argument("--batch-size", type=at_least_one, default=256, metavar="N")
     generate.add_flags(parser)

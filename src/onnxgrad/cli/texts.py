@@ -55,7 +55,7 @@ class Unbroken:
         except BrokenPipeError:
             self.gone = True
             discard(self.stream)
-            print("onnxgrad: nobody reads the output any more; the work goes on", file=sys.stderr)
+            print("onnxgrad: the reader of the output has gone; the work goes on", file=sys.stderr)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

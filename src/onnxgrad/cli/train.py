@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         again = f"onnxgrad train --resume {shlex.quote(options.resume)}" if options.resume else ""
         text = f"Continue with:\n  {again}" if again else "Start it again with the same command"
-        print(f"\ninterrupted before the training began; nothing was changed. {text}")
+        print(f"\ninterrupted before training began; nothing was changed. {text}")
         return INTERRUPTED
     finally:
         sys.stdout = output
@@ -100,7 +100,9 @@ def train(
     language = is_language_run(model, config)
     several = several and not language
     if several and communicator is not None:
-        raise ConfigError("--folds and --repeat train in one process: leave mpiexec away, or them")
+        raise ConfigError(
+            "--folds and --repeat train in one process: start without mpiexec, or leave them out"
+        )
     if several:
         job = trials.Trials(model, config, resume)
     else:
@@ -162,7 +164,7 @@ def interrupted(job, as_json: bool, quiet: bool = False) -> int:
     if as_json:
         say_json("interrupted", run=str(job.folder), resume=line)
     elif not quiet or job.speaks:
-        state = "a checkpoint is saved" if job.checkpointed else "nothing was trained yet"
+        state = "a checkpoint is saved" if job.checkpointed else "nothing has been trained yet"
         print(f"\ninterrupted; {state}. Continue with:\n  {line}")
     return INTERRUPTED
 

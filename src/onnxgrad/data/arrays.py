@@ -121,7 +121,7 @@ class StreamData:
         if isinstance(source, Iterator):
             # An iterator ends with its first epoch; what it gave cannot be had again.
             raise ValueError(
-                "the batches come from an iterator, which can be used once only; "
+                "the batches come from an iterator, which can be used only once; "
                 "give a list, or a function that returns a new iterator for every epoch"
             )
 

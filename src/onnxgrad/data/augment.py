@@ -1,6 +1,6 @@
-"""Pictures changed by chance while a model is trained: turned, cut, recoloured, mixed.
+"""Pictures changed at random while a model is trained: turned, cut, recoloured, mixed.
 
-What chance says follows from the seed, the epoch and the row alone: an interrupted run goes on to the same bits,
+What is drawn follows from the seed, the epoch and the row alone: an interrupted run goes on to the same bits,
 whoever reads the rows in whatever order.
 """
 

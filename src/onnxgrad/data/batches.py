@@ -35,7 +35,7 @@ class Batches:
         whole_only: bool = False,
         augment: Augment | None = None,
     ):
-        """`augment` changes pictures by chance, in the batches of epochs alone."""
+        """`augment` changes pictures at random, in the batches of epochs alone."""
         self.table, self.matched, self.goals = table, matched, goals
         self.batch_size, self.chosen, self.shuffle, self.seed = batch_size, chosen, shuffle, seed
         rows = table.rows if chosen is None else len(chosen)
@@ -98,7 +98,7 @@ class Batches:
     def _batch(
         self, number: int, rows: np.ndarray, arrays: dict[str, np.ndarray], seed: list[int] | None
     ) -> Batch:
-        """`seed` is what chance begins with that changes pictures; None leaves them as they are."""
+        """`seed` begins the random changes of pictures; None leaves them as they are."""
         varied = self._varied if seed is not None else []
         for name in varied:
             arrays[name] = self.table.arrays[name].varied(rows, self.augment, seed)

@@ -106,7 +106,7 @@ class Chat:
         try:
             return environment.from_string(template)
         except (TemplateError, RecursionError) as error:
-            raise DataError(f"the chat_template of {CONFIG} is no template: {error}") from error
+            raise DataError(f"the chat_template of {CONFIG} is not a template: {error}") from error
 
     def _render(self, messages: Sequence[Mapping[str, str]], where: str, **more: Any) -> str:
         try:
@@ -117,7 +117,7 @@ class Chat:
 
 
 def _watched(action: Callable[[], str]) -> str:
-    """Run Python that a template became, and end it after so many lines: loops in loops end only in theory."""
+    """Run the Python that a template became, and end it after so many lines: loops in loops end only in theory."""
     left = MOST
 
     def watch(frame: Any, event: str, argument: Any) -> Any:

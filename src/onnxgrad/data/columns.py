@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxgrad.data.table import Table, is_number
 from onnxgrad.errors import DataError
 
-MOST_WORDS = 100  # of a category that nobody named as one: each becomes a number of its own
+MOST_WORDS = 100  # of a category that was not named as one: each becomes a number of its own
 FAR_APART = (
     100.0  # how many times larger one column's numbers are than another's, to be worth a hint
 )

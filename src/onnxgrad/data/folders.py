@@ -34,7 +34,7 @@ def read_folder(path: Path) -> Table:
     if classes and {c.lower() for c in classes} <= PARTS:
         listed = " and ".join(classes[:3])
         raise DataError(
-            f"{path} holds the folders {listed}, which are parts of a dataset and no classes: --data "
+            f"{path} holds the folders {listed}, which are parts of a dataset, not classes: --data "
             f"{path / classes[0]}"
         )
     paths = [file for file, _ in files]
@@ -81,7 +81,7 @@ def _order(path: Path, names: list[str]) -> list[str]:
 
 
 def with_files(table: Table, folder: Path) -> Table:
-    """Let columns of names of pictures or sounds be those: `path,label` lines, seen from their file's folder."""
+    """Turn columns that name pictures or sounds into columns of them: `path,label` lines, seen from their folder."""
     for name, array in list(table.arrays.items()):
         kind = _named_kind(array)
         if kind is None:

@@ -25,7 +25,7 @@ KEY = "onnxgrad.inputs"  # of the metadata
 
 @dataclass(frozen=True)
 class Forms:
-    """`constants` are numbers by input; `origin` says of a kind who said it, where it was no flag.
+    """`constants` are numbers by input; `origin` says of a kind who said it, where it was not a flag.
 
     `tokenizer` reads the one that `texts` names.
     """
@@ -46,7 +46,7 @@ class Forms:
 
     @classmethod
     def from_json(cls, text: str) -> Forms:
-        """What a model's metadata say; what they say wrongly is not believed. Raises DataError."""
+        """What a model's metadata say. Raises DataError where that cannot be."""
         try:
             found = json.loads(text)
             pictures = _read(PictureForm, found.get("pictures", {}))

@@ -146,7 +146,7 @@ class Images:
         return self.form.numbers(np.stack(made), self.dtype)
 
     def varied(self, rows: np.ndarray, augment: Augment, seed: list[int]) -> np.ndarray:
-        """Rows, each changed by chance; what chance says depends on `seed` and the row alone."""
+        """Rows, each changed at random; what is drawn depends on `seed` and the row alone."""
         made = [
             augment.picture(
                 self._decoded(int(row)), self.form.size, np.random.default_rng([*seed, int(row)])

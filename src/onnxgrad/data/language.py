@@ -110,7 +110,7 @@ def is_language(record: Any) -> bool:
 
 
 def read_prompts(path: str | os.PathLike[str], tokenizer: Tokenizer) -> list[str]:
-    """Return one text per line to go on from: the prompt, the chat up to its last answer, or the text."""
+    """Return one text per line to continue: the prompt, the chat up to its last answer, or the text."""
     chat, found = Chat(tokenizer), []
     for number, record in records(path):
         where = f"{path}, line {number}"
@@ -169,7 +169,7 @@ class Language:
         kept = [e for e in cut if any(e.learned[1:])]
         if len(kept) < len(cut):
             text = (
-                f"{len(cut) - len(kept)} examples are left out: what is learned lies behind the cut"
+                f"{len(cut) - len(kept)} examples are left out: what is learned lies beyond the cut"
             )
             self.notes.append(Note("left out", "examples", text))
         if not kept:
@@ -253,7 +253,7 @@ def generate(
     inputs: tuple[str, ...] = ("input_ids",),
     tokens: int = 30,
 ) -> str:
-    """Continue a prompt, each time by the likeliest token; for the eye, without a cache of keys and values.
+    """Continue a prompt, each time by the likeliest token; for a person to read, without a cache of keys and values.
 
     `logits` runs the model: arrays by name -> [1, length, vocabulary].
     """

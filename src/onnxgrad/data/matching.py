@@ -24,7 +24,7 @@ TARGETS = ("target", "label", "labels", "y", "class", "targets", "tags", "ner_ta
 
 
 def check_inputs(model: ir.Model, table: Table, constants: Collection[str]) -> None:
-    """Refuse a model with an input that does not take one row per sample, and is no constant."""
+    """Refuse a model with an input that does not take one row per sample, and is not a constant."""
     wanted = [v for v in given_inputs(model) if v.name not in constants and not is_rate(v, table)]
     shapes = {v.name: None if v.shape is None else list(v.shape) for v in wanted}
     names = [str(s[0]) for s in shapes.values() if s and not isinstance(s[0], int)]
@@ -139,7 +139,7 @@ def _called_after(output: str, free: list[str], table: Table) -> tuple[str, ...]
 
 
 def given_inputs(model: ir.Model) -> list[ir.Value]:
-    """The inputs that a batch gives: those that are no initializers."""
+    """The inputs that a batch gives: those that are not initializers."""
     return [v for v in model.graph.inputs if v.name not in model.graph.initializers]
 
 
@@ -181,7 +181,7 @@ def _guess_target(
                 notes.append(_target(name, "by its name"))
                 return name
     if len(free) == 1 and len(names) > 1:
-        notes.append(_target(free[0], "the only one that is no input of the model"))
+        notes.append(_target(free[0], "the only one that is not an input of the model"))
         return free[0]
     if takes_tokens(wanted):
         return _target_of_text(table, free, notes, texts)

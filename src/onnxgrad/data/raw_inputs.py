@@ -1,4 +1,4 @@
-"""Inputs from what is no number yet: text, pictures, sounds; and from nothing, which are constants."""
+"""Inputs from what is not numbers yet (text, pictures, sounds), and from nothing: constants."""
 
 from __future__ import annotations
 

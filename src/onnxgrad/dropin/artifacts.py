@@ -152,11 +152,13 @@ def _mark(block: onnxblock.TrainingBlock, trained: list[str], frozen: list[str])
 
 
 def _warn_of_unknown(model: onnx.ModelProto, frozen: list[str]) -> None:
-    """A frozen parameter that is not there is no error in the old package; it may be a slip."""
+    """A frozen parameter that is not there is not an error in the old package; it may be a slip."""
     known = {t.name for t in model.graph.initializer}
     for name in frozen:
         if name not in known:
-            logging.warning("frozen_params names %r, which is no initializer of the model", name)
+            logging.warning(
+                "frozen_params names %r, which is not an initializer of the model", name
+            )
 
 
 def _opset(model: onnx.ModelProto) -> int | None:

@@ -130,7 +130,7 @@ def map_bytes(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file by name. Raises DataError where it is none."""
+    """The arrays of a safetensors file by name. Raises DataError where it is not one."""
 
     data = read_bytes(path, "a safetensors file")
     try:

@@ -127,7 +127,7 @@ def _library(error: BaseException) -> str:
 
 
 def _checker(model: Any) -> str:
-    """What ONNX's own checker says against the model; empty where it has no word."""
+    """What ONNX's own checker says against the model; empty where it has no complaint."""
     import onnx
 
     try:

@@ -129,7 +129,7 @@ def _faults(wanted: dict[Path, int]) -> Iterator[str]:
         if not path.exists():
             yield f"{printable(path)} is missing"
         elif not path.is_file():
-            yield f"{printable(path)} is no file"
+            yield f"{printable(path)} is not a file"
         elif path.stat().st_size < size:
             yield f"{printable(path)} has {path.stat().st_size:,} bytes, expected {size:,}"
 

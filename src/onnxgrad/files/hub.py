@@ -43,7 +43,7 @@ def is_hub(model: Any) -> bool:
 
 
 def parse(text: str) -> Address:
-    """The parts of an address. Raises FileError for what is none.
+    """The parts of an address. Raises FileError for anything else.
 
     >>> parse("hf://org/repo@v1/onnx/model.onnx")
     Address(repository='org/repo', path='onnx/model.onnx', revision='v1')

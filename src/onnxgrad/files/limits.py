@@ -39,13 +39,13 @@ def limit(name: str) -> int:
 
 
 def parse(texts: list[str]) -> dict[str, int]:
-    """`["nodes=1000"]` as a dict; raises LimitError for what is none."""
+    """`["nodes=1000"]` as a dict; raises LimitError for anything else."""
     found = {}
     for text in filter(None, (t.strip() for t in texts)):
         name, _, number = text.partition("=")
         if name not in LIMITS or not number.isdecimal() or int(number) < 1:
             raise LimitError(
-                f"the limit {text!r} is none: expected NAME=NUMBER with a name of {', '.join(LIMITS)}"
+                f"{text!r} is not a limit, expected NAME=NUMBER with one of the names {', '.join(LIMITS)}"
             )
         found[name] = int(number)
     return found

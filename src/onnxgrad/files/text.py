@@ -27,7 +27,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """A JSON file. Raises FileError where it is none."""
+    """A JSON file. Raises FileError where it is not JSON."""
     try:
         return parse_json(read_text(path))
     except ValueError as error:

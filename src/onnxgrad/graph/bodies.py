@@ -36,7 +36,7 @@ def is_branch(node: ir.Node) -> bool:
 
 
 def check(node: ir.Node, who: str) -> None:
-    """Raise ValueError where a body does not fit to its If, Loop or Scan."""
+    """Raise ValueError where a body does not fit its If, Loop or Scan."""
     inputs, outputs = len(node.inputs), len(node.outputs)
     for body in bodies(node) if not node.domain else ():
         if node.op_type == "If":

@@ -133,7 +133,7 @@ def _slice(x, starts, ends, axes=None, steps=None):
 
 
 def _span(size: int, start: int, end: int, step: int) -> slice:
-    """ONNX's slice as Python's: towards the front, an end before the first element is no index."""
+    """ONNX's slice as Python's: towards the front, an end before the first element is not an index."""
     if step > 0:
         return slice(start, end, step)
     start, end = (i + size if i < 0 else i for i in (start, end))

@@ -30,7 +30,7 @@ def load(model: Any) -> ir.Model:
     """Return a private copy of `model`: functions inlined, sorted, opset >= 16, shapes inferred.
 
     `model` is a path, the bytes of a file, an `onnx.ModelProto` or an `onnx_ir.Model`.
-    Raises ValueError where it is none of these, or is no well-formed graph.
+    Raises ValueError where it is none of these, or is not a well-formed graph.
     """
     copy = model.clone() if isinstance(model, ir.Model) else read_ir(model)
     _check_graph(copy)

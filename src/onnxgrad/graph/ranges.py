@@ -16,7 +16,7 @@ from onnxgrad.graph.constants import Constants
 Range = tuple[float, float]
 ANY: Range = (-math.inf, math.inf)
 UNIT: Range = (0.0, 1.0)
-DEPTH = 64  # nodes in a row: a longer tail of an output is no tail
+DEPTH = 64  # nodes in a row: a longer chain is not looked through
 
 # Operators whose results are numbers of their first input, or lie between them.
 _LIKE_FIRST = frozenset(
@@ -76,8 +76,8 @@ def _inverse(a: Range) -> Range:
     return -high, -low
 
 
-def _power(function: Callable[[float], float]) -> Callable[[Range], Range]:
-    """A rising function of one number."""
+def _rising(function: Callable[[float], float]) -> Callable[[Range], Range]:
+    """From a rising function of one number to one of ranges."""
 
     def apply(a: Range) -> Range:
         try:
@@ -101,8 +101,8 @@ _OF_ONE: dict[str, Callable[[Range], Range]] = {
     "Relu": lambda a: (max(a[0], 0.0), max(a[1], 0.0)),
     "Neg": lambda a: (-a[1], -a[0]),
     "Abs": _abs,
-    "Exp": _power(_exp),
-    "Sqrt": _power(lambda x: math.sqrt(max(x, 0.0))),
+    "Exp": _rising(_exp),
+    "Sqrt": _rising(lambda x: math.sqrt(max(x, 0.0))),
     "Reciprocal": _inverse,
 }
 _OF_TWO: dict[str, Callable[[Range, Range], Range]] = {
@@ -213,7 +213,7 @@ def _attribute(node: ir.Node, name: str, default: str) -> str:
 def holds_probabilities(value: ir.Value, variables: Container[ir.Value] = ()) -> bool:
     """Say whether every number of a value lies from 0 to 1, whatever weights and data are.
 
-    A logit that cannot be negative is none: what such a model gives out are probabilities.
+    What cannot be negative is not a logit: such a model gives probabilities.
     """
     low, high = Ranges(variables).of(value)
     return low >= 0 and high <= 1 and high > low

@@ -1,4 +1,4 @@
-"""What in a model can be trained, what not, why, and what to do about it; and what a step will cost."""
+"""What in a model can be trained, what cannot, why, and what to do about it; and what a step will cost."""
 
 from __future__ import annotations
 

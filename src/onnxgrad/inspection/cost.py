@@ -24,7 +24,7 @@ class Cost:
     gradient_bytes: int
     optimizer_bytes: int
     frozen_bytes: int  # those that are not, in the session
-    activation_bytes: int  # forward values that wait for the way back
+    activation_bytes: int  # forward values that wait for the backward pass
     working_bytes: int  # what one operator reads and writes beside them
     assumed: dict[str, int]
     uncounted: int  # nodes whose shapes are not known
@@ -75,7 +75,7 @@ class _Sizes:
 
 
 def estimate(model: ir.Model, active: set[ir.Value], trained: list[ir.Value], batch: int) -> Cost:
-    """`active` are the values that carry a gradient: their forward values are kept for the way back."""
+    """`active` are the values that carry a gradient: their forward values are kept for the backward pass."""
     sizes = _Sizes(batch)
     forward, uncounted, activations, working = 0, 0, 0, 0
     for node in model.graph:
@@ -86,14 +86,15 @@ def estimate(model: ir.Model, active: set[ir.Value], trained: list[ir.Value], ba
         made = sum(sizes.bytes(v) for v in node.outputs)
         read = [v for v in node.inputs if v is not None and v.producer() is not None]
         activations += made if kept else 0
-        # on the way back the gradients of what the operator read and made are there at once
+        # in the backward pass the gradients of what the operator read and made are there at once
         working = max(working, made + sum(sizes.bytes(v) for v in read))
     tensors = list(model.graph.initializers.values())
     parameters = sum(sizes.bytes(v) for v in trained)
     mine = set(trained)
     return Cost(
         forward_flops=forward,
-        step_flops=3 * forward,  # the way back multiplies by the transposed operands, once for each
+        step_flops=3
+        * forward,  # the backward pass multiplies by the transposed operands, once for each
         file_bytes=sum(sizes.bytes(v) for v in tensors),
         parameter_bytes=parameters,
         gradient_bytes=parameters,

@@ -1,4 +1,4 @@
-"""Where the way from a parameter to the outputs ends: at operators that let no gradient through."""
+"""Where the path from a parameter to the outputs ends: at operators that let no gradient through."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEEDLESS = "train what comes after it, or take the loss from an output that does
 
 
 def dead_ends(values: Iterable[ir.Value]) -> dict[ir.Node, list[str]]:
-    """Return the nodes at which the ways from tensors without a gradient end, with those tensors' names."""
+    """Return the nodes at which the paths from tensors without a gradient end, with those tensors' names."""
     found: dict[ir.Node, list[str]] = {}
     for value in values:
         for node in _ends(value):
@@ -23,7 +23,7 @@ def dead_ends(values: Iterable[ir.Value]) -> dict[ir.Node, list[str]]:
 
 
 def _ends(value: ir.Value) -> list[ir.Node]:
-    """The first nodes on each way forward that stop a gradient, by the shortest way."""
+    """The first nodes that stop a gradient on each path forward, by the shortest path."""
     found, waiting, seen = [], deque([value]), {value}
     while waiting:
         for node, _ in waiting.popleft().uses():

@@ -58,7 +58,7 @@ class Probe:
         return Verdict(answer["loads"], answer["text"])
 
     def stop(self) -> None:
-        """Nobody wants to know any more."""
+        """Stop the child: its verdict is not needed."""
         self.child.kill()
         self.child.communicate()
 

@@ -100,7 +100,7 @@ class Inspection:
 def inspect(
     model: Any, *, batch: int = 1, trainable: Any = "all", tie: Any = (), untie: Any = ()
 ) -> Inspection:
-    """Say what in `model` can be trained, what not and why, and what a step costs at that batch size.
+    """Say what in `model` can be trained, what cannot and why, and what a step costs at that batch size.
 
     `model` is a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`; it is not changed, and nothing is run.
     What is said is what a Trainer of the same `tie` and `untie` does; the cost is that of training `trainable`.
@@ -230,7 +230,7 @@ def _obstacles(
     examination: Examination,
     blocked: dict[str, Problem],
 ) -> list[Obstacle]:
-    """Operators without a gradient, and where the ways of weights end that no gradient reaches."""
+    """Operators without a gradient, and where the paths end of weights that no gradient reaches."""
     owners, values = _owners(examination.model.graph), subject.values()
     rows = []
     for problem in examination.problems:
@@ -258,7 +258,7 @@ def _owners(graph: ir.Graph) -> dict[ir.Graph, ir.Node]:
 
 
 def _path(node: ir.Node, owners: dict[ir.Graph, ir.Node]) -> list[str]:
-    """The operators from the node to the nearest output, by the shortest way, out of its bodies."""
+    """The operators from the node to the nearest output, by the shortest path, out of its bodies."""
     waiting, seen = deque([(node, [])]), {node}
     while waiting:
         current, path = waiting.popleft()

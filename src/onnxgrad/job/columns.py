@@ -196,7 +196,7 @@ class TableStage:
             low, high = found
             text = (
                 f"columns differ by orders of magnitude ('{names[high]}' is about {sizes[high]:.3g}, '{names[low]}' "
-                f"{sizes[low]:.3g}): --standardize may help much"
+                f"{sizes[low]:.3g}): --standardize may help a lot"
             )
             self.notes.append(Note("scale", names[high], text))
 

@@ -44,7 +44,7 @@ class Run:
 
 
 def read_runs(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Run], list[str]]:
-    """The runs among the paths, and why the others are none. Raises ConfigError where there is none at all."""
+    """The runs among the paths, and why the others are not runs. Raises ConfigError where there is none at all."""
     runs, refused = [], []
     for path in map(Path, paths):
         try:
@@ -142,7 +142,11 @@ def _differences(runs: Sequence[Run]) -> str:
     values = {n: [str(r.settings.get(n, f.default)) for r in runs] for n, f in FIELDS.items()}
     values = {n: v for n, v in values.items() if n not in PLACES and len(set(v)) > 1}
     if not values:
-        return "<p class='dim'>No setting of training.</p>" if len(runs) > 1 else ""
+        return (
+            "<p class='dim'>None: the runs were trained with the same settings.</p>"
+            if len(runs) > 1
+            else ""
+        )
     rows = [
         [escape(run.name), *(escape(v[i]) for v in values.values())] for i, run in enumerate(runs)
     ]

@@ -38,10 +38,12 @@ class Config:
     output: str = setting("", "where to write the tuned model", short="-o", shown="FILE")
     target: str = setting(
         "",
-        "the target column or array, several with commas, or by output: box=x|y,score=s (default: guessed)",
+        "the target column or array, several separated by commas, or by output: box=x|y,score=s (default: guessed)",
     )
-    ignore: str = setting("", "columns to leave out, with commas")
-    categories: str = setting("", "columns of categories, with commas (default: those of text)")
+    ignore: str = setting("", "columns to leave out, separated by commas")
+    categories: str = setting(
+        "", "columns of categories, separated by commas (default: those of text)"
+    )
     standardize: bool = setting(
         False, "bring every column to mean 0 and deviation 1, inside the written model", bool
     )
@@ -57,7 +59,7 @@ class Config:
         "", "pictures: the middle that is cut out, one side or HEIGHTxWIDTH", shown="PIXELS"
     )
     mean: str = setting(
-        "", "pictures: what is taken off each channel: 0.5, 0.485,0.456,0.406, or imagenet"
+        "", "pictures: what is subtracted from each channel: 0.5, 0.485,0.456,0.406, or imagenet"
     )
     std: str = setting("", "pictures: what each channel is divided by, or imagenet")
     rescale: str = setting(
@@ -68,11 +70,11 @@ class Config:
     )
     augment: str = setting(
         "",
-        "pictures changed by chance: flip, crop, rotate, colour, mixup, each with or without its strength: "
+        "pictures changed at random: flip, crop, rotate, colour, mixup, each with or without its strength: "
         "flip,crop=0.3,rotate=15",
     )
     sample_rate: int = setting(
-        0, "sounds: samples a second; others are resampled (default: the files' own)", int,
+        0, "sounds: samples per second; others are resampled (default: the files' own)", int,
         limits=(0, 10_000_000),
     )  # fmt: skip
     seconds: float = setting(
@@ -83,7 +85,7 @@ class Config:
         "", "text: a tokenizer.json (default: the one beside the model)", shown="FILE"
     )
     max_length: int = setting(
-        0, "text: tokens at most; longer texts are cut (default: the model's)", int,
+        0, "text: at most this many tokens; longer texts are cut (default: the model's)", int,
         limits=(0, 1 << 20),
     )  # fmt: skip
     pack: bool = setting(
@@ -100,12 +102,12 @@ class Config:
     )
     folds: int = setting(
         0,
-        "train so many times, each time with another part set aside, and once on all rows; 0: once",
+        "train this many times, each with another part set aside, then once on all rows; 0: only once",
         int,
         limits=(0, 1000),
     )
     repeat: int = setting(
-        1, "train with so many seeds, for the spread of the scores", int, limits=(1, 1000)
+        1, "train with this many seeds, for the spread of the scores", int, limits=(1, 1000)
     )
     loss: str = setting(
         "",
@@ -113,26 +115,26 @@ class Config:
         "box=l1,score=bce (default: guessed)",
     )
     axis: int = setting(
-        0, "axis of the output that holds the classes; 0: follows from the targets", int,
+        0, "axis of the output that holds the classes; 0: found from the targets", int,
         limits=(-8, 8),
     )  # fmt: skip
     model_output: str = setting(
-        "", "the output that the loss judges (default: the first of floats)"
+        "", "the output that the loss judges (default: the first float output)"
     )
     class_weights: str = setting(
         "", "balanced, a number for each class, or name=number: how much a class counts"
     )
     sample_weights: str = setting("", "a column that says how much each row counts")
     label_smoothing: float = setting(
-        0.0, "share of the target that goes to all classes alike", float, limits=(0, 1)
+        0.0, "share of the target that is spread over all classes", float, limits=(0, 1)
     )
-    ignore_index: str = setting("", "a label that counts nothing, such as -100")
+    ignore_index: str = setting("", "a label that does not count, such as -100")
     optimizer: str = setting("adamw", "adamw, adam or sgd")
     lr: float = setting(1e-3, "learning rate", float, limits=(SMALLEST, LARGEST))
     epochs: int = setting(10, "passes over the data", int, limits=(1, math.inf))
     batch_size: int = setting(32, "rows per step", int, limits=(1, math.inf))
     classes: str = setting(
-        "", "a new last layer for so many classes; auto: as many as the data have"
+        "", "a new last layer for this many classes; auto: as many as the data have"
     )
     head_first: int = setting(
         0,
@@ -141,15 +143,15 @@ class Config:
         limits=(0, math.inf),
     )
     trainable: str = setting(
-        "all", "all, head, or patterns with commas: 'encoder.*,*.bias'; -name leaves out"
+        "all", "all, head, or patterns separated by commas: 'encoder.*,*.bias'; -name leaves out"
     )
     metrics: str = setting(
         "",
-        "with commas: accuracy, balanced_accuracy, top5, precision, recall, f1 (each also _macro, _weighted), auc, "
-        "average_precision, mae, rmse, mape, r2, perplexity; of an output: box=mae (default: by the loss)",
+        "separated by commas: accuracy, balanced_accuracy, top5, precision, recall, f1 (each also _macro, _weighted), "
+        "auc, average_precision, mae, rmse, mape, r2, perplexity; of an output: box=mae (default: by the loss)",
     )
     patience: int = setting(
-        0, "stop after so many epochs without improvement; 0: never", int, limits=(0, math.inf)
+        0, "stop after this many epochs without improvement; 0: never", int, limits=(0, math.inf)
     )
     clip: float = setting(
         0.0, "limit for the norm of the gradients; 0: none", float, limits=(0, LARGEST)
@@ -157,13 +159,19 @@ class Config:
     accumulate: int = setting(1, "batches per optimizer step", int, limits=(1, math.inf))
     schedule: str = setting("constant", "constant, linear, cosine, step, exponential or plateau")
     warmup: int = setting(
-        0, "steps of rising learning rate at the start", int, limits=(0, math.inf)
+        0, "steps at the start over which the learning rate rises", int, limits=(0, math.inf)
     )
     every: int = setting(
-        0, "epochs of --schedule step, or of patience of plateau; 0: 10", int, limits=(0, math.inf)
+        0,
+        "epochs between drops (--schedule step), or of patience (plateau); 0: 10",
+        int,
+        limits=(0, math.inf),
     )
     factor: float = setting(
-        0.0, "of --schedule step, exponential and plateau; 0: their own", float, limits=(0, 1)
+        0.0,
+        "what --schedule step, exponential and plateau multiply by; 0: their default",
+        float,
+        limits=(0, 1),
     )
     floor: float = setting(
         0.0, "the rate at which --schedule cosine and plateau end", float, limits=(0, LARGEST)
@@ -172,8 +180,10 @@ class Config:
     dropout: float = setting(
         -1.0, "dropout rate; below 0: as in the model", float, limits=(-math.inf, 0.999)
     )
-    tie: str = setting("", "shared tensors to keep as one, with commas; all: every one")
-    untie: str = setting("", "shared tensors to part, with commas; all: every one")
+    tie: str = setting("", "shared tensors to keep as one, separated by commas; all: every one")
+    untie: str = setting(
+        "", "shared tensors to give copies of their own, separated by commas; all: every one"
+    )
     lora: str = setting(
         "", "train an adapter: r=8,alpha=16,dropout=0.05,targets=q_proj|v_proj,variant=dora,…"
     )
@@ -186,17 +196,17 @@ class Config:
     keep_float32: bool = setting(False, "write a half-precision model in float32", bool)
     quantize: str = setting(
         "",
-        "train for integers: int8, w4a8, or with settings: int8,activations=uint8,method=entropy",
+        "train for an integer model: int8, w4a8, or with settings: int8,activations=uint8,method=entropy",
     )
     quantize_nodes: str = setting(
         "", "other precisions by node: 'head*=float,conv1=w4a8,block*/fc=w4b32a8'"
     )
     quantize_scales: str = setting("", "learned, observed or fixed (default learned)")
-    seed: int = setting(0, "of shuffling, splitting and dropout", int, limits=(0, 2**63 - 1))
+    seed: int = setting(0, "seed of shuffling, splitting and dropout", int, limits=(0, 2**63 - 1))
     threads: int = setting(0, "threads; 0: all cores", int, limits=(0, 4096))
     micro_batches: int = setting(
         0,
-        "cut every batch into so many, a power of two; the bits depend on it, not on the number of processes "
+        "cut every batch into this many, a power of two; the bits depend on it, not on the number of processes "
         "(0: 8 under mpiexec, else 1)",
         int,
         limits=(0, 4096),
@@ -211,7 +221,7 @@ class Config:
         limits=(0, LARGEST),
     )  # fmt: skip
     max_time: float = setting(
-        0.0, "stop after so many seconds; 0: never", float, limits=(0, LARGEST)
+        0.0, "stop after this many seconds; 0: never", float, limits=(0, LARGEST)
     )
     push: str = setting(
         "",
@@ -219,7 +229,7 @@ class Config:
         shown="ORG/REPO",
     )
     report_to: str = setting(
-        "", "trackers, with commas: mlflow, wandb, trackio, tensorboard (default: none)"
+        "", "trackers, separated by commas: mlflow, wandb, trackio, tensorboard (default: none)"
     )
     run_dir: str = setting("", "folder of the run (default: runs/<model>-<number>)")
 

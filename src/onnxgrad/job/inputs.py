@@ -155,7 +155,9 @@ def _constants(text: str) -> dict[str, float]:
     for part in split_names(text):
         name, _, number = part.rpartition("=")
         if not name or not is_number(number):
-            raise ConfigError(f"--constant is {text!r}, expected input=number, several with commas")
+            raise ConfigError(
+                f"--constant is {text!r}, expected input=number, several separated by commas"
+            )
         found[name.strip()] = float(number)
     return found
 
@@ -164,7 +166,7 @@ OF_KIND = {"pictures": INPUT_FLAGS[:6], "sounds": INPUT_FLAGS[6:8], "texts": INP
 
 
 def check_flags(flags: Mapping[str, Any], matched: Matched) -> None:
-    """Refuse flags of things that the data have not, and constants of inputs that the model has not."""
+    """Refuse flags for what the data do not have, and constants for inputs that the model does not have."""
     for kind, names in OF_KIND.items():
         for name in names:
             if name in flags and kind not in matched.kinds:
@@ -205,9 +207,9 @@ def _keep_tokenizer(tokenizer: Tokenizer, output: Path, notes: list[Note], write
         if not file.exists():
             if write:
                 write_bytes(file, tokenizer.content.encode())
-            text = f"{file}: a copy of the tokenizer, for who uses the model"
+            text = f"{file}: a copy of the tokenizer, for whoever uses the model"
             notes.append(Note("tokenizer", name, text))
             return name
         if read_text(file) == tokenizer.content:
             return name
-    raise DataError(f"{file} is another tokenizer than that of the training; move it away")
+    raise DataError(f"{file} is not the tokenizer of this training; move it away")

@@ -41,7 +41,7 @@ _FOREIGN = (
 
 
 def is_language_run(model: Any, config: Config) -> bool:
-    """Say whether the data is text to go on from, and the model one that says the next token."""
+    """Say whether the data is text to continue, and the model one that says the next token."""
     path = Path(config.data)
     if path.suffix != ".jsonl" or not path.is_file() or config.target:
         return False
@@ -85,7 +85,7 @@ class Text:
         scores = _scores(graph)
         if scores is None:
             raise DataError(
-                f"{config.data} holds text to go on from, and {model} is no model for it: expected an input "
+                f"{config.data} holds text to continue, and {model} is not a model for that: expected an input "
                 "'input_ids' and an output [rows, tokens, words]"
             )
         with first_load(model):
@@ -151,7 +151,7 @@ class LanguageJob(TrainingJob):
         communicator: Communicator | None = None,
     ):
         if communicator is not None:
-            raise ConfigError("language data is trained in one process: leave mpiexec away")
+            raise ConfigError("language data is trained in one process: start without mpiexec")
         _refuse_foreign(config)
         model = self._begin(model, config, resume, None)
         self.prepared = text = Text.open(model, config)

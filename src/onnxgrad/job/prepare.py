@@ -46,7 +46,7 @@ METRICS = {
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What a person says of target, columns, output and loss; empty where it is to be found."""
 
     target: str = ""
@@ -57,8 +57,8 @@ class Wish:
     inputs: Mapping[str, Any] = field(default_factory=dict)  # how pictures, sounds, texts are made
 
     @classmethod
-    def of(cls, config: Any, more: tuple[str, ...] = ()) -> Wish:
-        """What settings say; `more` are columns that are no inputs either."""
+    def of(cls, config: Any, more: tuple[str, ...] = ()) -> Request:
+        """What settings say; `more` are further columns that are not inputs."""
         weights = config.sample_weights
         ignore = (*split_names(config.ignore), *more, *filter(None, [weights]))
         inputs = input_flags(config)
@@ -238,7 +238,7 @@ class Opened:
 
 
 def open_files(
-    path: Any, data: str, wish: Wish, new_classes: bool = False, tried: bool = False
+    path: Any, data: str, request: Request, new_classes: bool = False, tried: bool = False
 ) -> Opened:
     """Read both files, and find target and loss where they are not given.
 
@@ -246,27 +246,29 @@ def open_files(
     `tried`: the model was loaded by onnxruntime before.
     """
     original, model = read_model(path)
-    losses = wish.losses()
+    losses = request.losses()
     _check_outputs(model, losses)
     # A model in memory came from a file that was loaded before.
     with first_load(path) if is_path(path) and not tried else contextlib.nullcontext():
-        forms = read_forms(path, original, wish.inputs)
+        forms = read_forms(path, original, request.inputs)
         table = files.read(data)
         check_inputs(model, table, forms.constants)
         texts = forms.texts.columns
-        aim = find_target(model, table, wish.target, wish.ignore, tuple(losses), texts)
+        aim = find_target(model, table, request.target, request.ignore, tuple(losses), texts)
         if not new_classes:
             _use_stored_classes(path, original, table, aim)
     if not aim.target:
-        _own_loss(model, table, wish.loss, aim.notes)
-        return Opened(path, original, model, table, wish.ignore, aim, None, forms, wish.inputs)
+        _own_loss(model, table, request.loss, aim.notes)
+        return Opened(
+            path, original, model, table, request.ignore, aim, None, forms, request.inputs
+        )
     found = _paired(model, table, aim, losses)
-    return Opened(path, original, model, table, wish.ignore, aim, found, forms, wish.inputs)
+    return Opened(path, original, model, table, request.ignore, aim, found, forms, request.inputs)
 
 
-def prepare(path: Any, data: str, wish: Wish) -> Prepared:
+def prepare(path: Any, data: str, request: Request) -> Prepared:
     """Read both files, give every input its columns, and find target and loss where they are not given."""
-    return open_files(path, data, wish).prepared()
+    return open_files(path, data, request).prepared()
 
 
 def _check_outputs(model: ir.Model, losses: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ REPEATS = 15  # runs of which the median is taken
 
 @dataclass
 class Version:
-    """One row of the comparison; an empty size or latency belongs to a model that is no file."""
+    """One row of the comparison; an empty size or latency belongs to a model that is not a file."""
 
     name: str
     scores: Mapping[str, float]

@@ -30,7 +30,7 @@ LARGE_CELLS = 14  # classes of a confusion matrix that has room for its numbers
 
 def write_report(result: Result, path: Path) -> None:
     """Write the page, the numbers beside it, and the model card."""
-    write_bytes(path, page(result).encode(errors="replace"))  # a file name may be no text
+    write_bytes(path, page(result).encode(errors="replace"))  # a file name may not be text
     write_bytes(path.parent / RESULT, (json.dumps(numbers(result), indent=1) + "\n").encode())
     write_bytes(path.parent / CARD, card(result).encode(errors="replace"))
 
@@ -200,7 +200,7 @@ def _answers(judged: Judged) -> str:
 
 def _examples(judged: Judged) -> str:
     if judged.confusion is not None and not judged.examples:
-        return "<p class='dim'>None: every row was answered rightly.</p>"
+        return "<p class='dim'>None: every row was answered correctly.</p>"
     if not judged.examples:
         return ""
     if any(e.picture for e in judged.examples):

@@ -40,7 +40,7 @@ class Split:
         return cls(kind, column)
 
     def columns(self) -> tuple[str, ...]:
-        """The columns that only say which rows belong together: no inputs of a model."""
+        """The columns that only say which rows belong together; they are not inputs of a model."""
         return (self.column,) if self.column else ()
 
     def resolved(self, labelled: bool) -> Split:
@@ -149,9 +149,9 @@ class Split:
 def _by_class(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """`count` rows with each class's share, the rest by largest remainder; none takes a class's last row."""
     _, of, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    wish = sizes * (count / len(labels))
-    take = np.minimum(np.floor(wish).astype(int), sizes - 1)
-    for place in np.argsort(-(wish - take), kind="stable"):
+    ideal = sizes * (count / len(labels))
+    take = np.minimum(np.floor(ideal).astype(int), sizes - 1)
+    for place in np.argsort(-(ideal - take), kind="stable"):
         if take.sum() < count and take[place] < sizes[place] - 1:
             take[place] += 1
     order = rng.permutation(len(labels))

@@ -26,7 +26,7 @@ from onnxgrad.job.inputs import kept
 from onnxgrad.job.judging import judge
 from onnxgrad.job.objective import Objective
 from onnxgrad.job.outcome import Recorder, Result, Watched, describe
-from onnxgrad.job.prepare import CLASSES, Opened, Prepared, Wish, open_files
+from onnxgrad.job.prepare import CLASSES, Opened, Prepared, Request, open_files
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.job.report import write_report
 from onnxgrad.job.rows import Rows, Split
@@ -66,12 +66,14 @@ class TrainingJob:
         """
         model = self._begin(model, config, resume, communicator)
         split = Split.parse(config.split)
-        wish = Wish.of(config, split.columns())
-        self.ignore = wish.ignore
-        opened = open_files(model, config.data, wish, bool(config.classes), tried=rows is not None)
+        request = Request.of(config, split.columns())
+        self.ignore = request.ignore
+        opened = open_files(
+            model, config.data, request, bool(config.classes), tried=rows is not None
+        )
         self.rows = rows or self._rows(split, opened)
         self.subject: Any = model  # what is trained, by way of the changes
-        stage = TableStage(opened.model, opened.table, opened.aim, wish.ignore, config)
+        stage = TableStage(opened.model, opened.table, opened.aim, request.ignore, config)
         self.changes: list[Change] = stage.changes(self.rows.train)
         if config.classes:
             self.changes.append(Head(opened.class_count(config.classes), seed=config.seed))
@@ -205,12 +207,12 @@ class TrainingJob:
         return data, held
 
     def _augment(self) -> Augment:
-        """How pictures are changed by chance."""
+        """How pictures are changed at random."""
         found = Augment.parse(self.config.augment)
         if found and "pictures" not in self.prepared.matched.kinds:
             raise ConfigError("--augment is for pictures, and the data have none")
         if found:
-            text = f"pictures are changed by chance: {found}; those of the validation rows are not"
+            text = f"pictures are changed at random: {found}; those of the validation rows are not"
             self._say("augment", text)
         return found
 

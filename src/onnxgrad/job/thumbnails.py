@@ -12,7 +12,7 @@ LARGEST = 96  # pixels along a side
 
 
 def thumbnail(row: np.ndarray) -> str:
-    """The address of a picture of one row [C, H, W], [H, W, C] or [H, W]; "" for what is no picture.
+    """The address of a picture of one row [C, H, W], [H, W, C] or [H, W]; "" for what is not a picture.
 
     Numbers are stretched from the least to the largest, whatever a model's preprocessing made of them.
     """

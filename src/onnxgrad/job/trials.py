@@ -24,7 +24,7 @@ from onnxgrad.job.folder import (
     write_arguments,
 )
 from onnxgrad.job.outcome import Result
-from onnxgrad.job.prepare import Wish, open_files
+from onnxgrad.job.prepare import Request, open_files
 from onnxgrad.job.report import write_report
 from onnxgrad.job.rows import Rows, Split
 from onnxgrad.job.run import TrainingJob
@@ -78,7 +78,7 @@ class Trials:
     """Folds and seeds, each in a folder of its own; then one training that writes the model.
 
     After folds it is on all rows: no single fold's model is better than that. After repeated seeds
-    it is the first seed's, because to take the best would be to choose by chance.
+    it is the first seed's, because to take the best would be to choose by luck.
     """
 
     def __init__(self, model: str, config: Config, resume: Path | None = None):
@@ -125,7 +125,7 @@ class Trials:
 
     def _folds(self, seed: int) -> Iterator[Rows]:
         c, split = self.config, Split.parse(self.config.split)
-        opened = open_files(self.model, c.data, Wish.of(c, split.columns()), bool(c.classes))
+        opened = open_files(self.model, c.data, Request.of(c, split.columns()), bool(c.classes))
         return split.resolved(opened.labelled).folds(opened.table, opened.aim.target, c.folds, seed)
 
     # ---- the run -----------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def computed_statistics(model: ir.Model) -> list[Note]:
 
 
 def _normalises_by_itself(node: ir.Node) -> bool:
-    """Its statistics are those of its own input: Keras writes a layer normalisation so."""
+    """Its statistics are those of its own input: Keras writes a layer normalisation this way."""
     return any(_follows(v, {i.name for i in node.graph.inputs}) for v in node.inputs[3:5])
 
 

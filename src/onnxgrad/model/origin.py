@@ -39,7 +39,7 @@ _LAYER = {1: "weight", 2: "bias"}
 
 
 def is_generated(name: str) -> bool:
-    """Say whether an exporter made up a name: it is then no parameter's own."""
+    """Say whether an exporter made up a name: it is then not a parameter's own."""
     return _GENERATED.fullmatch(name) is not None
 
 
@@ -110,7 +110,7 @@ def unmangled(token: str, scope: str) -> str:
     return f"{scope}.{text[len(prefix) :]}" if scope and text.startswith(prefix) else text
 
 
-# Calls of PyTorch whose results the newer exporter computes beforehand: names that are no parameter's.
+# Calls of PyTorch whose results the newer exporter computes beforehand: names that are not a parameter's.
 _CALLS = re.compile(
     r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor|expand|repeat|slice|select"
     r"|getitem|index|gather|unsqueeze|squeeze|view|reshape|permute|transpose|t|to|_to_copy|alias|clone|cat"

@@ -28,7 +28,9 @@ def select(wanted: str | Iterable[str], model: ir.Model, found: list[Tensor]) ->
         else:
             chosen.update(_matches(pattern, model, found))
     if not chosen:
-        raise ValueError("trainable is empty, expected at least one name")
+        minus = ", ".join(p for p in wanted if p.startswith("-"))
+        why = f": nothing is left after {minus}" if minus else ""
+        raise ValueError(f"trainable is empty{why}, expected at least one name")
     return [t.name for t in found if t.name in chosen]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 HUGE = 1e4  # beyond it, below zero: what masks add to scores
-NEAR = 1e-4  # relative to how far the elements lie apart: a scale that has hardly left 1 is no progression
+NEAR = 1e-4  # relative to how far the elements lie apart: a scale that has hardly left 1 is not a progression
 ROUNDING = 5e-7  # relative to the largest element: tables are computed in float
 LEAST = 3  # equations that must hold beside the unknowns: chance does not meet as many
 

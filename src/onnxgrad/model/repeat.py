@@ -91,7 +91,7 @@ def _place_of_batch(value: ir.Value) -> int | None:
         return 1
     if not sites or not all(n.op_type in _READERS for n, _ in sites):
         return None
-    # its first axis is the first of every result: eight channels of eight rows are no batch
+    # its first axis is the first of every result: eight channels of eight rows are not a batch
     results = [node.outputs[0].shape for node, _ in sites]
     alike = all(shape is not None and len(shape) == len(value.shape) for shape in results)
     return 0 if alike else -1

@@ -14,7 +14,7 @@ from onnxgrad.model.roles import TYPES
 from onnxgrad.model.untie import names_match, patterns
 from onnxgrad.notes import Note
 
-LEAST = 16  # elements, that equality is no chance
+LEAST = 16  # elements: as many are not equal by chance
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Retie(Change):
     """Trains an embedding and a head that hold the same numbers as the one parameter they were.
 
     PyTorch's exporters write the transpose of a matrix as a tensor of its own, also of one that the
-    embedding uses as it is. `untie` names those that shall part.
+    embedding uses as it is. `untie` names those to separate.
     """
 
     def __init__(self, untie: str | Iterable[str] = ()):
@@ -57,7 +57,7 @@ class Retie(Change):
                 "tied",
                 c.copy,
                 f"tensor {c.copy!r} {how} {c.kept!r}: they were one parameter and train as one",
-                f"--untie {c.copy} parts them",
+                f"--untie {c.copy} separates them",
             )
 
     def write_back(self, draft: Draft) -> None:

@@ -51,7 +51,7 @@ _SAID = (
     UNREACHED,
     FROZEN,
     "quantisation",
-)  # every model has such; nobody asks
+)  # every model has these
 
 
 def notes(tensors: Iterable[Tensor]) -> list[Note]:
@@ -212,7 +212,7 @@ class _Evidence:
         return names.input_name(index) in rules[0].wrt
 
 
-# Differentiable, yet no weights.
+# Differentiable, yet not weights.
 _SETTINGS = {
     ("Clip", 1), ("Clip", 2), ("Pow", 1), ("Pad", 2), ("Resize", 1), ("Resize", 2), ("OneHot", 2),
 }  # fmt: skip
@@ -279,8 +279,8 @@ def _is_uniform(value: ir.Value) -> bool:
 def _preparing(model: ir.Model) -> Iterable[ir.Value]:
     """Yield the tensors that shift and scale a float input before any layer.
 
-    What an input is divided by, or what is subtracted from it, is no weight, nor what takes the place
-    of NaN in it. A factor or a term is none where a picture's channels have one each.
+    What an input is divided by, or what is subtracted from it, is not a weight, nor is what replaces
+    NaN in it; nor is a factor or a term where a picture's channels have one each.
     """
     waiting = [v for v in model.graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
     if not any(n.op_type in _LAYERS for n in model.graph):

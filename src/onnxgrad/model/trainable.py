@@ -115,7 +115,7 @@ class TrainableModel:
     def notes(self, tensors: list[Tensor]) -> list[Note]:
         """Return what every change did, and what is not trained, and why; `tensors` as judged.
 
-        That a mask is shared tells nobody anything.
+        That a mask is shared is not worth a note.
         """
         idle = {t.name for t in tensors if not t.trained}
         done = [note for change in self.changes for note in change.describe()]

@@ -114,7 +114,7 @@ def check_used(what: str, wanted: list[str], known: list[list[str]]) -> None:
 
 
 def every_site(shared: Shared, source: OriginalModel) -> list[Place]:
-    """Return the places to part where each shall be on its own, uses of one parameter included."""
+    """Return the places to separate where each is to be on its own, uses of one parameter included."""
     if len(shared.places) > 1:
         return shared.places[1:]
     first = shared.places[0]

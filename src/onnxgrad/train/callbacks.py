@@ -144,7 +144,7 @@ class Checkpoint(Callback):
     `save_total_limit` keeps the newest ones of this run only; those of other runs in the folder stay.
     With `monitor`, the best epoch is also saved as `best`. They are written whole or not at all;
     `fit(resume=folder)` continues from the newest. Ctrl-C saves one, too. `last` is the path of the
-    newest. Epochs that end less than `least_seconds` after the last save are passed over, save the
+    newest. Epochs that end less than `least_seconds` after the last save are passed over, except the
     final one; epochs that take longer than `every_seconds` are saved that often.
     """
 

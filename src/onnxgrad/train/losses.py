@@ -217,7 +217,7 @@ class BinaryCrossEntropy(Loss):
 class BinaryCrossEntropyOfProbabilities(Loss):
     """-(y·log p + (1 - y)·log(1 - p)) of probabilities p, as torch.nn.BCELoss.
 
-    p is kept from 0 and 1 by the last digit of its type, where the logarithm would have no end.
+    p is kept from 0 and 1 by the last digit of its type, where the logarithm would be infinite.
     """
 
     reduction: str = "mean"

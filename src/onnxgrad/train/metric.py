@@ -39,7 +39,7 @@ class Metric:
     def merged(self, state: dict, later: dict) -> dict:
         """Return the state of batches whose first part gave `state` and the rest `later`.
 
-        Numbers are added and lists joined; of words the one counts that is not the first one's start.
+        Numbers are added and lists joined; of texts and flags the first that differs from `start` counts.
         """
         begun = self.start()
         return {

@@ -16,7 +16,7 @@ class AUC(Metric):
     """The area under the ROC curve: how often a yes has a higher score than a no; a tie counts half.
 
     Of several classes the mean of each against the rest (by probability), of several 0/1 columns the
-    columns' mean; what has no yes or no no is left out.
+    columns' mean; what lacks a yes or a no is left out.
     """
 
     name: str = "auc"

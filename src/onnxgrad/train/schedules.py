@@ -23,7 +23,7 @@ class Schedule:
     def bound(self, total: int | None, per_epoch: int | None = None) -> Schedule:
         """Return the schedule for a run of `total` steps, `per_epoch` of them in an epoch.
 
-        None where nobody knows.
+        None where that is unknown.
         """
         return self
 

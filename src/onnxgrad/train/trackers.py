@@ -64,7 +64,7 @@ class Tracker(Callback):
             self.begin()
         except Exception as error:  # of any class: each package has its own
             text = " ".join(str(error).split())
-            raise ConfigError(f"{type(self).__name__} opens no run: {text}") from error
+            raise ConfigError(f"{type(self).__name__} could not open a run: {text}") from error
 
     def on_step_end(self, loop: EpochLoop, logs: dict[str, float]) -> None:
         steps = loop.trainer.steps
@@ -154,7 +154,7 @@ PACKAGES = {
 
 
 def check(names: Iterable[str]) -> None:
-    """Raise ConfigError for a name that is no tracker's, and for a package that is not installed."""
+    """Raise ConfigError for a name that is not a tracker's, and for a package that is not installed."""
     for each in names:
         if each not in TRACKERS:
             raise ConfigError(f"--report-to is {each!r}, expected some of {', '.join(TRACKERS)}")

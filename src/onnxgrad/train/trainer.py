@@ -57,14 +57,14 @@ class Trainer(Saving):
         optimizer for them: `[{"params": "*.bias", "weight_decay": 0.0}]`. The first match counts.
     schedule, warmup: a name or one of `onnxgrad.train.schedules`, after `warmup` steps of rising.
     clip_norm, clip_value: limits for the norm of all gradients, and for each number in them.
-    accumulate: add up the gradients of so many batches for one optimizer step.
+    accumulate: add up the gradients of this many batches for one optimizer step.
     metrics: "accuracy", "top5", "f1", "auc", "mae", "r2" and others (docs/trainer.md), or functions
         (prediction, target); "box=mae" is of output box.
     freeze_bn: keep batch normalisations as the model has them; otherwise they use the statistics of
         the batch and update their own, as in PyTorch's training mode.
     dropout: the rate of the model's Dropout nodes; where it has none, one is put before the head.
     tie, untie: names or patterns of tensors that several places share, to keep one that would be
-        untied, or to part one that would stay. A shared tensor whose elements are all equal was
+        untied, or to separate one that would stay. A shared tensor whose elements are all equal was
         merged by an exporter and is untied; others (embedding and head) stay tied.
     keep_float32: write a float16 or bfloat16 model in float32, in which it is trained.
     lora: `Lora(r=8, ...)`, a rank, or "r=8,alpha=16,targets=q_proj|v_proj": trains small branches
@@ -78,7 +78,7 @@ class Trainer(Saving):
         the tuned model has its own nodes either way.
     communicator: `MPI.COMM_WORLD` of mpi4py: all its processes train this model together. Each makes the same
         calls with the same arguments, computes its part of every batch, and process 0 writes the files.
-    micro_batches: a power of two: every batch is cut into so many, each a run of its own. By default 1, with a
+    micro_batches: a power of two: every batch is cut into this many, each a run of its own. By default 1, with a
         communicator 8. The bits depend on it, and not on how many processes there are, unless
         `reproducible` is False: then each process computes its part at once. See docs/parallel.md.
 
@@ -188,7 +188,7 @@ class Trainer(Saving):
         x, y: arrays, or dicts of arrays by input and target name; or x alone, an iterable of
             batches (dicts by name, or pairs), or a function from the epoch to such an iterable.
         validation: (x, y), an iterable of batches, or the share of the rows to set aside.
-        max_steps, max_time: stop after so many optimizer steps of the run, or so many seconds.
+        max_steps, max_time: stop after this many optimizer steps of the run, or seconds.
         resume: a checkpoint, or a folder of them, to continue from; `epochs` counts from the start.
         verbose: 1 shows a bar on a terminal and in a notebook, else a line per epoch; 2 lines; 0 nothing.
 
@@ -207,7 +207,7 @@ class Trainer(Saving):
         """Train on one batch: a dict by name, a pair (x, y), or x and y; return the loss and more.
 
         The keys are loss, lr, grad_norm, and with several losses each one's own. With `accumulate`
-        the weights change at every so many calls, and grad_norm is there only then.
+        the weights change only when that many batches have come, and grad_norm is there only then.
         """
         with self.group.together():
             arrays = self.names.to_dict(batch) if y is None else self.names.join(batch, y)
@@ -296,7 +296,7 @@ class Trainer(Saving):
         steps: int = 100,
         batch_size: int = 32,
     ) -> LrCurve:
-        """Try rising learning rates, from low to high in so many steps; the weights are put back afterwards.
+        """Try rising learning rates, from low to high in `steps` steps; the weights are put back afterwards.
 
         The curve's `suggestion` is the rate at which the loss fell fastest; its `plot()` is a picture.
         """

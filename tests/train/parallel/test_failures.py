@@ -83,7 +83,7 @@ def test_a_loss_that_is_not_finite_in_one_process_is_everybodys():
         return str(caught.value), good
 
     results = together(4, work)
-    assert results[0][0].startswith("step 1: loss is not finite; the first tensor that is not is ")
+    assert results[0][0].startswith("step 1: loss is not finite; the first such tensor is ")
     assert all(r == results[0] for r in results), results
 
 

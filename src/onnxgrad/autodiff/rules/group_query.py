@@ -32,7 +32,7 @@ def group_query_attention(
     *, need, num_heads, kv_num_heads, scale=0.0, softcap=0.0, do_rotary=0, rotary_interleaved=0,
     local_window_size=-1, smooth_softmax=0, causal=1,
 ):  # fmt: skip
-    """A prompt of its own, without past: every row sees the keys up to itself that are no padding."""
+    """A prompt of its own, without past: every row sees the keys up to itself that are not padding."""
     _refuse(op, past_key, past_value, (k_scale, v_scale, q_norm_weight, k_norm_weight))
     groups = num_heads // kv_num_heads
     Q, K, V = _parts(op, query, key, value, num_heads, kv_num_heads)

@@ -53,7 +53,7 @@ class Block(ABC):
 
 
 def check(model: onnx.ModelProto) -> None:
-    """Raise onnx's own error where the model is no valid one."""
+    """Raise onnx's own error where the model is not valid."""
     if model.ByteSize() < LARGE:
         onnx.checker.check_model(model, True)
         return

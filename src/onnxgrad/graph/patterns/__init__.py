@@ -47,7 +47,7 @@ def see_patterns(
 ) -> dict[str, int]:
     """Replace patterns in the main graph of `model`; return how many of each operator were put in.
 
-    `variables` are the values that a gradient is wanted of, or that change: they are no constants.
+    `variables` are the values that a gradient is wanted of, or that change: they are not constants.
     """
     variables, found = set(variables), {}
     sight = _sight(model, variables)

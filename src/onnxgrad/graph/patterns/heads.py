@@ -116,7 +116,7 @@ def _is_packed(sight: Sight, value: ir.Value) -> bool:
 
 
 def _picked(sight: Sight, value: ir.Value) -> tuple | None:
-    """OriginalModel, axis and index of one slice of size 1, squeezed."""
+    """Source, axis and index of one slice of size 1, squeezed."""
     node = sight.maker(value, "Gather")
     if node is not None:
         index = sight.ints(node.inputs[1]) if sight.dims(node.inputs[1]) == () else None
@@ -133,7 +133,7 @@ def _picked(sight: Sight, value: ir.Value) -> tuple | None:
 
 
 def _cut(sight: Sight, value: ir.Value) -> tuple | None:
-    """OriginalModel, axis, begin and end of a part of a tensor: an output of Split, or a Slice."""
+    """Source, axis, begin and end of a part of a tensor: an output of Split, or a Slice."""
     node = sight.maker(value, "Slice")
     if node is not None:
         starts, ends, axes, steps = (

@@ -111,13 +111,13 @@ def _newer(model: onnx.ModelProto, settings: Quantize) -> onnx.ModelProto:
 
 
 def _check_result(model: onnx.ModelProto) -> None:
-    """Refuse a model in which nothing is quantised, and scales that are no numbers."""
+    """Refuse a model in which nothing is quantised, and scales that are not numbers."""
     nodes = [n for n in model.graph.node if n.op_type == "DequantizeLinear"]
     if not nodes:
         kinds = ", ".join(sorted({n.op_type for n in model.graph.node}))
         raise ModelError(
-            f"quantize leaves nothing to quantise: the model has the operators {kinds}, and none of them is one "
-            "that onnxruntime quantises and the settings do not exclude"
+            f"quantize finds nothing to quantise: of the model's operators ({kinds}) onnxruntime quantises none "
+            "that the settings leave in"
         )
     known = {t.name: t for t in model.graph.initializer}
     for node in nodes:

@@ -60,7 +60,7 @@ class Quantize:
     weights: "int8", "uint8", "int4", "uint4", "int16"; or with activations and blocks, "w4b32a8".
     activations: "int8", "uint8", "int16", "uint16"; "float" quantises weights alone.
     per_channel: a scale for each output channel of a weight, otherwise one for all of it.
-    block: a scale for so many weights of a row of a MatMul or Gemm (32, 64 …); 0: no blocks.
+    block: a scale for this many weights of a row of a MatMul or Gemm (32, 64 …); 0: no blocks.
     scales: "learned" with the weights (LSQ); "observed" in the first epoch, fixed from then on;
         "fixed" as calibrated.
     method: how ranges of activations follow from the data: "minmax", "percentile", "entropy".

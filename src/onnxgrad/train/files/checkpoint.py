@@ -123,7 +123,7 @@ def remove_unfinished(folder: Path) -> None:
     for left in sorted(folder.glob(f"{_TEMPORARY}*")):
         match = _UNFINISHED.fullmatch(left.name)
         if match is None:
-            continue  # none of ours
+            continue  # not ours
         owner, why, name = int(match[1]), match[2], match[3]
         if owner != os.getpid() and is_running(owner):
             continue
@@ -199,7 +199,7 @@ def read(path: Path) -> TrainState:
         if written["sha256"] != _state_digest(written):
             raise CheckpointError(f"{path}: {STATE} is damaged or cut off, its hash differs")
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: no checkpoint, {STATE} is missing") from error
+        raise CheckpointError(f"{path}: not a checkpoint: {STATE} is missing") from error
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path}: {STATE} is damaged or foreign ({error})") from error
     loaded = []

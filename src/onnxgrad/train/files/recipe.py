@@ -40,7 +40,7 @@ class _NotPlain(Exception):
 
 
 def recipe(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that say something; those that no file can hold are named under `given`."""
+    """The arguments that were given; those that no file can hold are named under `given`."""
     settings: dict[str, Any] = {}
     given: list[str] = []
     for name, value in arguments.items():

@@ -39,7 +39,7 @@ def verify(
     Constant folding and fused layouts of the plain session round differently, half precision more
     so: the draft's tolerance is relative to the largest output. Where a session rounds to 8 bits what products
     read, the file runs without that, too: the trainer's outputs may lie as far off as twice what it moves.
-    `more` are inputs that are no part of a batch.
+    `more` are inputs that are not part of a batch.
     """
     model: str | bytes = str(file)
     if draft.as_run is not None:
@@ -91,7 +91,7 @@ def _plain_session(
 ) -> tuple[onnxruntime.InferenceSession, list[Note]]:
     """A session as users make it. Raises ExportError where onnxruntime refuses the file.
 
-    Files that its optimiser wrote it sometimes cannot optimise again. Where the file that came is refused for
+    It sometimes cannot optimise again what its own optimiser wrote. Where the file that came is refused for
     that, too, ours is tried without optimisers.
     """
     try:
@@ -101,7 +101,7 @@ def _plain_session(
             _session(source.proto.SerializeToString() if source.path is None else str(source.path))
         except Exception:
             with contextlib.suppress(Exception):
-                text = "onnxruntime loads it only without graph optimisations, as the original"
+                text = "onnxruntime loads it only without graph optimisations, like the original"
                 return _session(model, optimised=False), [Note("unoptimised", path.name, text)]
         raise ExportError(
             f"{path} was not written: a plain onnxruntime session refuses the model: {error}"

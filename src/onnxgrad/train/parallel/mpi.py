@@ -80,7 +80,7 @@ class MpiCommunicator:
 
 
 def _ends(counts: Sequence[int]) -> list[int]:
-    """Where parts of these lengths end, save the last."""
+    """Where parts of these lengths end, but for the last."""
     return [int(end) for end in np.cumsum(counts)[:-1]]
 
 

@@ -301,7 +301,7 @@ _TAKEN = re.compile(r"(.*_new_shape|gemm_(input|output)_shape)(_token_\d+)?")
 
 
 def _free_names(graph: ir.Graph) -> None:
-    """Rename constants of a file that the optimiser has seen before: it fails over names of its own."""
+    """Rename constants of a file that the optimiser has seen before: it trips over names of its own."""
     for name, value in list(graph.initializers.items()):
         if _TAKEN.fullmatch(name) and not value.is_graph_input() and not value.is_graph_output():
             # a name is the tensor's as well, and that is one of the file that will be written
@@ -310,6 +310,6 @@ def _free_names(graph: ir.Graph) -> None:
 
 
 def describe_inputs(model: ir.Model) -> dict[str, Any]:
-    """Return the inputs that a batch must provide: those that are no initializers."""
+    """Return the inputs that a batch must provide: those that are not initializers."""
     graph = model.graph
     return {v.name: v for v in graph.inputs if v.name not in graph.initializers}

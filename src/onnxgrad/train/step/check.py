@@ -101,7 +101,7 @@ class Checker:
         for name in arrays:
             if name not in self.expected:
                 known = ", ".join(map(repr, self.expected))
-                raise DataError(f"the batch has {name!r}, which is none of {known}")
+                raise DataError(f"the batch has {name!r}, which is not one of {known}")
 
 
 def _is_one_hot(array: np.ndarray, e: Expected) -> bool:

@@ -14,7 +14,7 @@ class NotFinite(Exception):
 def diverged(what: str, tensor: str, step: int) -> DivergedError:
     """What a user gets to read: the step, and the first tensor that is not finite."""
     return DivergedError(
-        f"step {step}: {what} is not finite; the first tensor that is not is {tensor!r}. "
+        f"step {step}: {what} is not finite; the first such tensor is {tensor!r}. "
         "The weights are those before the step; a smaller lr or clip_norm may help",
         tensor, step,
     )  # fmt: skip

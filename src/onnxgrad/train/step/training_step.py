@@ -58,7 +58,7 @@ class TrainingStep:
         self._divided = DividedRun(plan, division, self.clock) if division.share else None
 
     def bound_inputs(self) -> dict[str, np.ndarray]:
-        """Return the inputs of the training graph that are no part of a batch."""
+        """Return the inputs of the training graph that are not part of a batch."""
         return {**self.store.tensors(), **self.plan.settings}
 
     def _bound_outputs(self) -> dict[str, np.ndarray]:
