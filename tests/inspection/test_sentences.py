@@ -59,8 +59,16 @@ def buffered() -> onnx.ModelProto:
     return models.model(nodes, tensors, y=("N", 3))
 
 
+def element() -> onnx.ModelProto:
+    """gains[1], which the older exporter wrote as a number."""
+    nodes = [models.node("MatMul", "x fc.weight", "h"), models.node("Mul", "h onnx::Mul_9", "y")]
+    tensors = {"fc.weight": models.normal(4, 3), "onnx::Mul_9": np.float32(0.0123456)}
+    return models.model(nodes, tensors, y=("N", 3))
+
+
 SAID = {
     "perhaps buffers": buffered,
+    "perhaps parameters": element,
     "computed weights": computed,
     "computed weights, by the last call": scaled,
     "untied": models.torchscript_norms,

@@ -25,13 +25,19 @@ def zeros(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.float32)
 
 
+_CALLS = {"Gemm": "linear", "LayerNormalization": "layer_norm"}
+
+
 def node(op: str, inputs: str, output: str, name: str = "", call: str = "", **attributes):
     """A node; `call` is what PyTorch's newer exporter notes beside it: scope, then parameters."""
     made = helper.make_node(op, inputs.split(), [output], name=name or output, **attributes)
     if call:
         scope, *parameters = call.split()
-        arguments = ", ".join(f"%p_{scope.replace('.', '_')}_{p}" for p in parameters)
-        values = {CALL: f"%y = call({arguments})", SCOPES: str(["", scope, "call"])}
+        names = [f"%p_{scope.replace('.', '_')}_{p}" for p in parameters]
+        target = f"target=torch.ops.aten.{_CALLS.get(op, op.lower())}.default"
+        arguments = ", ".join([f"%{inputs.split()[0]}", *names])
+        called = f"%{output} = call_function[{target}](args = ({arguments}), kwargs = {{}})"
+        values = {CALL: called, SCOPES: str(["", scope, "call"])}
         for key, value in values.items():
             made.metadata_props.add(key=key, value=value)
     return made

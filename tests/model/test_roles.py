@@ -121,7 +121,7 @@ def test_a_mask_is_not_trained_unless_named():
     model = models.beside(mask)
     trainer = Trainer(model, loss="mse")
     assert list(trainer.get_weights()) == ["w", "v"]
-    (note,) = trainer.notes
+    (note,) = [n for n in trainer.notes if n.kind == "not a weight"]
     assert (note.kind, note.subject) == ("not a weight", "table")
     assert str(note) == (
         "tensor 'table' is not trained: it holds -inf (mask); --trainable all,table trains it"
@@ -308,3 +308,31 @@ def test_weights_that_a_loop_carries_are_weights():
     assert set(trainer.get_weights()) == {"u", "w", "v"}
     assert np.abs(trainer.get_weights()["w"] - before).max() > 0
     assert {p.name for p in inspect(model).parameters if p.trainable} == {"u", "w", "v"}
+
+
+def test_a_table_of_sines_may_round_its_zeros():
+    """sin(2πkm/n) in float32: a column that should be 0 holds the rounding of the angles."""
+    index = np.arange(10, dtype=np.float32)
+    table = np.sin(np.float32(2 * np.pi) * np.outer(index, index) / np.float32(10))
+    assert 0 < np.abs(table[:, 5]).max() < 1e-4
+    assert patterns.describe(table)[0] == "table"
+
+
+def test_zeros_of_the_shape_of_what_is_still_computed_are_constant():
+    """`zeros_like(scores)`: the exporter notes the scores, of which it used the shape."""
+    nodes = [models.node("MatMul", "x w", "linear"), models.node("Max", "linear zeros_like", "y")]
+    tensors = {"w": models.normal(4, 4), "zeros_like": models.zeros(6, 4)}
+    infos = {"zeros_like": {models.FOLDED: "['linear', 'val_1', 'val_2']"}}
+    model = models.model(nodes, tensors, x=(6, 4), y=(6, 4), infos=infos)
+    assert TrainableModel(model).select("all") == ["w"]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0.0123456, True), (8.0, False), (1 / 48**0.5, False)]
+)
+def test_elements_of_parameters_may_look_like_settings(number, said):
+    nodes = [models.node("MatMul", "x w", "a"), models.node("Mul", "a onnx::Mul_3", "y")]
+    tensors = {"w": models.normal(4, 4), "onnx::Mul_3": np.array(number, np.float32)}
+    trainer = Trainer(models.model(nodes, tensors, y=("N", 4)), loss="mse")
+    assert list(trainer.get_weights()) == ["w"]
+    assert ("perhaps parameters" in {note.kind for note in trainer.notes}) == said

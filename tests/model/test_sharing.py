@@ -27,7 +27,8 @@ def kinds(model, **options) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     subject = TrainableModel(model, **options)
     for note in subject.notes(subject.tensors()):
-        found.setdefault(note.kind, []).append(note.subject)
+        if note.kind != "perhaps buffers":  # of names such as w
+            found.setdefault(note.kind, []).append(note.subject)
     return found
 
 
@@ -230,3 +231,98 @@ def test_the_row_of_padding_stays_zero():
     trainer.step(ids, np.ones((6, 5, 2), np.float32))
     assert not trainer.get_weights()["embed.weight"][2].any()
     assert np.abs(trainer.get_weights()["embed.weight"] - table).max() > 0.05
+
+
+@pytest.mark.parametrize("target", ["linear", "addmm"])
+def test_a_bias_is_known_by_its_place_in_the_call(target):
+    """Biases of cells are `bias_ih` and `bias_hh`, those of one's own layers anything."""
+    arguments = {"linear": "%x, %p_c_weight_ih, %p_c_bias_ih", "addmm": "%p_c_bias_ih, %x, %t"}
+    node = models.node("Gemm", "x c.weight_ih", "y", call="c weight_ih")
+    call = f"call_function[target=torch.ops.aten.{target}.default](args = ({arguments[target]}), kwargs = {{}})"
+    node.metadata_props[0].value = f"%y = {call}"
+    model = models.model([node], {"c.weight_ih": models.normal(4, 3)}, y=("N", 3))
+    assert TrainableModel(model).select("all") == ["c.weight_ih", "c.bias_ih"]
+
+
+@pytest.mark.parametrize("names", [("a.0", "a.1"), ("onnx::Mul_7", "onnx::Mul_8")], ids=str)
+def test_single_factors_of_zero_that_the_older_exporter_merged_part(names):
+    """Each block of a network that begins as the identity has one, be it an element of a vector."""
+    first, second = names
+    nodes = [
+        models.node("Identity", first, second, "Identity_0"),
+        models.node("Tanh", "x", "a"),
+        models.node("Mul", f"{first} a", "b"),
+        models.node("Add", "x b", "c"),
+        models.node("Mul", f"{second} c", "y"),
+    ]
+    model = models.model(nodes, {first: models.zeros()}, y=("N", 4))
+    assert sorted(TrainableModel(model).select("all")) == [*names]
+    assert kinds(model) == {"untied": [first]}
+
+
+@pytest.mark.parametrize(("number", "parts"), [(0.0, 2), (0.01, 2), (0.0123456, 1)])
+def test_elements_of_a_vector_that_the_newer_exporter_merged_part(number, parts):
+    """p[0] and p[1], equal since both are new; trained elements that are equal are one."""
+    call = "call_function[target=torch.ops.aten.mul.Tensor](args = (%select{}, %{}), kwargs = {{}})"
+    nodes = []
+    for x, y, number_of in (("x", "a", ""), ("a", "y", "_1")):
+        nodes.append(models.node("Mul", f"select {x}", y))
+        nodes[-1].metadata_props.add(key=models.CALL, value=f"%{y} = {call.format(number_of, x)}")
+    infos = {"select": {models.FOLDED: "['p', 'val_0']"}}
+    tensors = {"select": np.array(number, np.float32)}
+    model = models.model(nodes, tensors, y=("N", 4), infos=infos)
+    assert TrainableModel(model).select("all") == ["select", "select_1"][:parts]
+
+
+def test_a_parameter_that_its_own_module_uses_several_times_stays_one():
+    """Zeros that a loop adds at every step, in a file of the older exporter that has merged nothing."""
+    nodes = [models.node("Add", f"{x} t", y, f"/Add_{y}") for x, y in ("xa", "ab", "by")]
+    model = models.model(nodes, {"t": models.zeros(4)}, y=("N", 4))
+    assert TrainableModel(model).select("all") == ["t"]
+
+
+def test_an_expanded_parameter_trains_as_one_whoever_reads_it():
+    nodes = [
+        models.node("MatMul", "transpose w", "m"),
+        models.node("Add", "m x", "y"),
+    ]
+    token = np.tile(models.normal(5, 1, 4), (1, 6, 1))
+    infos = {"transpose": {models.FOLDED: "['expand', 'memory', 'val_3']"}}
+    tensors = {"transpose": token, "w": models.normal(4, 4)}
+    model = models.model(nodes, tensors, x=(5, 6, 4), y=(5, 6, 4), infos=infos)
+    trainer = Trainer(model, loss="mse")
+    assert trainer.get_weights()["transpose"].shape == (5, 1, 4)
+
+
+def two_calls(tie: bool = True) -> onnx.ModelProto:
+    """One batch normalisation that is called on two inputs, as in a Siamese network; or one with two scales."""
+    scales = ["n.weight", "n.weight" if tie else "other"]
+    rest = "n.bias n.running_mean n.running_var"
+    nodes = [
+        models.node("MatMul", "x w", "a"),
+        models.node("BatchNormalization", f"x {scales[0]} {rest}", "p", "/n/BatchNormalization"),
+        models.node("BatchNormalization", f"a {scales[1]} {rest}", "q", "/n_1/BatchNormalization"),
+        models.node("Add", "p q", "y"),
+    ]
+    tensors = {name: models.normal(4) for name in ("n.weight", "n.bias", "n.running_mean", "other")}
+    tensors |= {"n.running_var": np.abs(models.normal(4)) + 1, "w": models.normal(4, 4)}
+    tensors = {k: v for k, v in tensors.items() if k != "other" or not tie}
+    return models.model(nodes, tensors, y=("N", 4))
+
+
+def test_a_batch_norm_that_is_called_twice_moves_its_statistics_twice():
+    model = two_calls()
+    before = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    trainer = Trainer(model, loss="mse", optimizer="sgd", lr=0.0)
+    assert "frozen" not in {note.kind for note in trainer.notes}
+    x = np.random.default_rng(3).normal(size=(16, 4)).astype(np.float32)
+    trainer.step(x, x)
+    expected = before["n.running_mean"]
+    for batch in (x, x @ before["w"]):
+        expected = 0.9 * expected + 0.1 * batch.mean(0)
+    np.testing.assert_allclose(trainer.get_weights()["n.running_mean"], expected, rtol=1e-5)
+
+
+def test_statistics_of_two_layers_stay():
+    (note,) = [n for n in Trainer(two_calls(tie=False), loss="mse").notes if n.kind == "frozen"][:1]
+    assert "another use shares its statistics" in note.text

@@ -53,8 +53,8 @@ def test_shared_statistics_stay_frozen_and_it_is_said():
     problem = problems.cnn()
     model = problem.model()
     nodes = [n for n in model.graph.node if n.op_type == "BatchNormalization"]
-    first = {k: problem.weights[k] for k in ("scale1", "shift1", "mean1", "var1")}
-    extra = helper.make_node("BatchNormalization", ["n1", *first], ["again"], name="again")
+    other = ["shift1", "scale1", "mean1", "var1"]  # not the layer itself, called again
+    extra = helper.make_node("BatchNormalization", ["n1", *other], ["again"], name="again")
     model.graph.node.insert(2, extra)
     relu = next(n for n in model.graph.node if n.op_type == "Relu")
     relu.input[0] = "again"

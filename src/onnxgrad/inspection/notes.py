@@ -7,7 +7,6 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.plan import FLOATS
 from onnxgrad.graph import schemas
-from onnxgrad.model import origin
 from onnxgrad.notes import Note
 
 OLD_OPSET = 13
@@ -15,20 +14,16 @@ _ZERO_POINTS = {("QuantizeLinear", 2), ("DequantizeLinear", 2)}
 LARGE_CONSTANT = 64  # elements: smaller constants are settings, not weights
 
 
-def notes(original: ir.Model, prepared: ir.Model, weights: set[str]) -> list[Note]:
+def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
     """One record for each thing worth knowing, the most important first.
 
-    `prepared` is what is trained: integers that train through their rounding are floats there;
-    `weights` are the tensors that "all" means.
+    `prepared` is what is trained: integers that train through their rounding are floats there.
     """
     if not len(prepared.graph):
         return []
     found = {
         "integer weights": _integer_weights(original, prepared),
         "weights in bodies": _weights_in_bodies(original),
-        "folded batch norm": _folded_batch_norm(prepared),
-        "perhaps buffers": _perhaps_buffers(prepared, weights),
-        "computed weights": _computed_weights(prepared, weights),
         "dropout removed": _dropout_removed(original),
         "weights in constants": _weights_in_constants(original),
         "old opset": _old_opset(original),
@@ -71,55 +66,6 @@ def _weights_in_bodies(model: ir.Model) -> str:
     if not count:
         return ""
     return f"{_count(count, 'weight lies', 'weights lie')} inside the bodies of control flow (first: node {first!r})"
-
-
-def _folded_batch_norm(model: ir.Model) -> str:
-    kinds = [n.op_type for n in model.graph]
-    if "Conv" not in kinds or "BatchNormalization" in kinds or "GroupNormalization" in kinds:
-        return ""
-    convs = [n for n in model.graph if n.op_type == "Conv"]
-    if len(convs) < 4 or not all(len(n.inputs) > 2 and n.inputs[2] is not None for n in convs):
-        return ""
-    return (
-        "every convolution has a bias and there is no BatchNormalization: it was probably folded into the weights, "
-        "which train, but with a smaller learning rate"
-    )
-
-
-def _computed_weights(model: ir.Model, weights: set[str]) -> str:
-    """Weight normalisation and the like, which the newer exporter of PyTorch computes beforehand."""
-    made = {
-        name: origin.computed_by(name, v.metadata_props)
-        for name, v in model.graph.initializers.items()
-        if name in weights
-    }
-    made = {name: by for name, by in made.items() if by[0]}
-    if not made:
-        return ""
-    name, (parameter, formula) = next(iter(made.items()))
-    return (
-        f"{_count(len(made), 'tensor was', 'tensors were')} computed by the exporter (first: {name!r} from "
-        f"{parameter!r}, by {formula}): what trains is the result, without the formula"
-    )
-
-
-def _perhaps_buffers(model: ir.Model, weights: set[str]) -> str:
-    """PyTorch's older exporter writes parameters and buffers alike; the newer one what it computes from them."""
-    tensors = {n: v for n, v in model.graph.initializers.items() if n in weights and v.uses()}
-    if not (model.producer_name or "").startswith("pytorch"):
-        return ""
-    if any(origin.KIND in v.metadata_props for v in model.graph.initializers.values()):
-        made = {n: origin.folded_parameters(v.metadata_props) for n, v in tensors.items()}
-        names = [n for n, of in made.items() if of and not any(map(origin.is_a_layers, of))]
-    else:
-        names = [n for n in tensors if not (origin.is_generated(n) or origin.is_a_layers(n))]
-    if not names:
-        return ""
-    shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
-    return (
-        f"the exporter does not tell parameters from buffers: {shown} {'trains' if len(names) == 1 else 'train'}, "
-        f"and --trainable all,-{names[0]} leaves {names[0]!r} out"
-    )
 
 
 def _dropout_removed(model: ir.Model) -> str:

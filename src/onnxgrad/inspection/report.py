@@ -142,7 +142,7 @@ def inspect(
             *_judged_note(subject),
             *subject.notes(tensors),
             *computed_statistics(subject.graph),
-            *notes(original, subject.graph, {t.name for t in tensors if t.trained}),
+            *notes(original, subject.graph),
         ],
     )
 

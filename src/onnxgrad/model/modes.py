@@ -61,10 +61,12 @@ def train_batch_norm(
 
     Only those whose scale or bias is trained: a frozen layer keeps its statistics too. One that has neither
     among the `weights` of the model goes with what comes before it. The new running statistics are
-    outputs of the node: momentum·old + (1 - momentum)·batch.
+    outputs of the node: momentum·old + (1 - momentum)·batch. A layer that is called several times moves them
+    with every call.
     """
     nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
     updates: dict[str, str] = {}
+    latest: dict[ir.Value, ir.Value] = {}
     for node in nodes:
         scale, bias, mean, var = node.inputs[1:5]
         own = {scale.name, bias.name}
@@ -74,16 +76,26 @@ def train_batch_norm(
         if _has_computed_statistics(node):
             notes += [_frozen(node)] if not _normalises_by_itself(node) else []
             continue
-        if len(mean.uses()) > 1 or len(var.uses()) > 1:
+        if not (_is_one_layer(mean, 3, nodes) and _is_one_layer(var, 4, nodes)):
             text = f"batch normalisation {name!r} stays frozen: another use shares its statistics"
             notes.append(Note("frozen", name, text, "--untie gives each its own"))
             continue
         _set_training(node, True)
-        for value, output in zip((mean, var), node.outputs[1:], strict=True):
-            output.name = f"{value.name}/updated"
+        for index, value, output in zip((3, 4), (mean, var), node.outputs[1:], strict=True):
+            before = latest.get(value)
+            output.name = f"{value.name if before is None else before.name}/updated"
             output.dtype, output.shape = value.dtype, value.shape
             updates[value.name] = output.name
+            if before is not None:
+                node.replace_input_with(index, before)
+            latest[value] = output
     return updates
+
+
+def _is_one_layer(statistic: ir.Value, index: int, nodes: list[ir.Node]) -> bool:
+    """Whether all that read it are calls of one batch normalisation, with one scale and one bias."""
+    users = [node for node, place in statistic.uses() if place == index and node in nodes]
+    return len(users) == len(statistic.uses()) and len({n.inputs[1:3] for n in users}) == 1
 
 
 def computed_statistics(model: ir.Model) -> list[Note]:

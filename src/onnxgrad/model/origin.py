@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import onnx
 
@@ -92,6 +92,22 @@ def parameters_of(metadata: Mapping[str, str]) -> list[str]:
     return re.findall(r"%([pb]_\w+)", metadata.get(CALL, ""))
 
 
+def call_of(metadata: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the function that became a node, and its leading arguments; "" for those that are not values.
+
+    >>> call = "call_function[target=torch.ops.aten.linear.default](args = (%x, %p_w, %p_b), kwargs = {})"
+    >>> call_of({CALL: f"%y = {call}"})
+    ('linear', ['x', 'p_w', 'p_b'])
+    """
+    found = re.search(
+        r"target=torch\.ops\.\w+\.(\w+)\S*\]\(args = \((.*?)\), kwargs", metadata.get(CALL, "")
+    )
+    if found is None:
+        return "", []
+    values = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", found[2]) if part.strip()]
+    return found[1], [v[1:] if re.fullmatch(r"%\w+", v) else "" for v in values]
+
+
 def role_of(op_type: str, index: int) -> str:
     """Return what a layer calls its input: weight, bias, running_mean …"""
     return _ROLES.get(op_type, _LAYER).get(index, f"input{index}")
@@ -128,10 +144,22 @@ def folded_from(metadata: Mapping[str, str]) -> list[str]:
         return []
 
 
-def is_computed(metadata: Mapping[str, str]) -> bool:
-    """Say whether the newer exporter computed a tensor beforehand, and from no parameter or buffer."""
+def is_computed(metadata: Mapping[str, str], made: Container[str] = ()) -> bool:
+    """Say whether the newer exporter computed a tensor beforehand, and from no parameter or buffer.
+
+    Of what is still `made` by a run it used the shape alone.
+    """
     names = folded_from(metadata)
-    return bool(names) and all(_CALLS.fullmatch(n) for n in names)
+    return bool(names) and all(n in made or _CALLS.fullmatch(n) for n in names)
+
+
+_EXPANDS = re.compile(r"(expand|expand_as|repeat|repeat_interleave|tile|broadcast_to)(_\d+)?")
+
+
+def is_expanded(name: str, metadata: Mapping[str, str]) -> bool:
+    """Say whether a tensor that the newer exporter computed repeats what it was computed from."""
+    names = folded_from(metadata)
+    return bool(names) and any(_EXPANDS.fullmatch(n) for n in [name, *names])
 
 
 def learns_nothing(metadata: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 HUGE = 1e4  # beyond it, below zero: what masks add to scores
 NEAR = 1e-4  # relative to how far the elements lie apart: a scale that has hardly left 1 is not a progression
 ROUNDING = 5e-7  # relative to the largest element: tables are computed in float
+NOISE = 1e-5  # relative to the largest element: sin(πk) in float
 LEAST = 3  # equations that must hold beside the unknowns: chance does not meet as many
 
 
@@ -20,6 +21,15 @@ def is_uniform(array: np.ndarray) -> bool:
     first = flat[:1]
     blocks = (flat[i : i + LARGE] for i in range(0, flat.size, LARGE))
     return bool(flat.size and (first == first).all() and all((b == first).all() for b in blocks))
+
+
+def is_round(number: float, digits: int = 2) -> bool:
+    """Say whether a number is one that people write down: at most so many digits, up to the rounding of a float.
+
+    >>> [is_round(float(np.float32(x))) for x in (0, 1, -2.5, 1e-4, 0.0031)], is_round(0.031415)
+    ([True, True, True, True, True], False)
+    """
+    return abs(float(f"{number:.{digits - 1}e}") - number) <= ROUNDING * abs(number)
 
 
 def describe(array: np.ndarray, pointwise: bool = True) -> tuple[str, str] | None:
@@ -91,7 +101,8 @@ def _table(array: np.ndarray) -> tuple[str, str] | None:
         if length < 4:
             continue
         rows = np.moveaxis(array, axis, 0).reshape(length, -1)
-        moving = rows[:, (rows != rows[0]).any(0)]
+        # what is nothing but the rounding of a sine of large numbers stands still
+        moving = rows[:, np.ptp(rows, axis=0) > NOISE * np.abs(array).max()]
         if not moving.size or (length - 3) * moving.shape[1] < LEAST:
             continue
         if (moving.shape[1] * 2 < rows.shape[1]) and length < 16:

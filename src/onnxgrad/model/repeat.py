@@ -33,7 +33,7 @@ class Repeat(Change):
     """Trains one row of a tensor that holds it many times, and writes it as often again.
 
     A class token, say, that was expanded to a batch of a fixed size: the rows of one parameter would
-    otherwise go their own ways.
+    otherwise go their own ways. Who reads it does not matter where the exporter tells of the expansion.
     """
 
     def __init__(self) -> None:
@@ -46,9 +46,10 @@ class Repeat(Change):
             if value.dtype not in TYPES or tensor is None or len(tensor.shape) < 2:
                 continue
             place = _place_of_batch(value)
-            if place is None or not _computed(value):
+            told = origin.is_expanded(value.name or "", value.metadata_props)
+            if not (told or (place is not None and _computed(value))):
                 continue
-            axes = _axes(tensor.numpy(), place, batch)
+            axes = _axes(tensor.numpy(), -1 if place is None else place, batch)
             if axes:
                 of = _named(model, value, axes)
                 self.found.append(Repeated(value.name, tuple(tensor.shape), axes, of))

@@ -60,9 +60,14 @@ class Restore(Change):
 
 
 def _bias_of(node: onnx.NodeProto) -> str:
-    """Return the bias in the call that became a layer, as the exporter mangles it; "" where it had none."""
-    tokens = origin.parameters_of(origin.properties(node.metadata_props))
-    return next((t for t in tokens if t.startswith("p_") and t.endswith("_bias")), "")
+    """Return the bias in the call that became a layer, as the exporter mangles it; "" where it had none.
+
+    It is the third argument of linear layers, convolutions and the normalisations that were folded into them, whatever
+    the network calls it.
+    """
+    target, values = origin.call_of(origin.properties(node.metadata_props))
+    place = 0 if target == "addmm" else 2
+    return next((v for v in values[place : place + 1] if v.startswith("p_")), "")
 
 
 def _name(token: str, node: onnx.NodeProto) -> str:

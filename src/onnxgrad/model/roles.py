@@ -129,6 +129,7 @@ class _Evidence:
         self.model, self.opset_of = model, model.opset_imports
         self.by_torch = (model.producer_name or "").startswith("pytorch")
         self.prepared = set(_preparing(model))
+        self.made = {v.name for node in model.graph for v in node.outputs}
 
     def judge(self, value: ir.Value) -> Tensor:
         kind, reason = self._of_use(value) or self._of_file(value) or self._of_numbers(value)
@@ -155,7 +156,7 @@ class _Evidence:
             return WEIGHT, ""
         if kind:
             return "buffer", f"the exporter wrote it as a {kind.replace('_', ' ').lower()}"
-        if origin.is_computed(value.metadata_props):
+        if origin.is_computed(value.metadata_props, self.made):
             return "constant", "the exporter computed it, and from no parameter"
         constant = value.producer() is not None
         size = int(np.prod([int(d) for d in value.shape]))
@@ -164,7 +165,7 @@ class _Evidence:
         named = self.by_torch and not unnamed  # PyTorch's parameters keep their names
         arithmetic = all(n.op_type in _ARITHMETIC for n, _ in value.uses())
         setting = len(value.shape) == 0 or (unnamed and arithmetic and not folded)
-        if size == 1 and setting and not named:
+        if size == 1 and setting and not named and not (self.by_torch and is_silent(value)):
             return "setting", "a single number: a setting"
         if constant and self.by_torch and not folded:
             return "constant", "PyTorch writes parameters as initializers, and this is a Constant"
@@ -268,6 +269,13 @@ def _becomes_statistic(node: ir.Node) -> bool:
     return bool(uses) and all(
         (n.op_type == "BatchNormalization" and i >= 3) or _becomes_statistic(n) for n, i in uses
     )
+
+
+def is_silent(value: ir.Value) -> bool:
+    """A factor of 0 in an initializer: nobody writes such a setting, and networks begin with such a weight."""
+    tensor, uses = value.const_value, list(value.uses())
+    alone = tensor is not None and value.is_initializer() and tensor.size == 1
+    return alone and all(n.op_type == "Mul" for n, _ in uses) and not tensor.numpy().any()
 
 
 def _is_uniform(value: ir.Value) -> bool:

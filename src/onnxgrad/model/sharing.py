@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from onnxgrad.model import origin
-from onnxgrad.model.patterns import is_uniform
+from onnxgrad.model.patterns import is_round, is_uniform
 from onnxgrad.model.source import OriginalModel
 
 FLOATS = (
@@ -125,19 +125,45 @@ def shared_tensors(source: OriginalModel) -> Iterator[Shared]:
     """Yield the float initializers that several sites read, with the parameters they stand for."""
     graph = source.proto.graph
     uses = Uses(graph)
-    infos = {v.name: origin.properties(v.metadata_props) for v in graph.value_info}
-    taken = {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
-    taken |= {v.name for v in graph.input}
-    merged = any(n.op_type == "Identity" and n.input[0] in source.tensors for n in graph.node)
+    traces = _Traces(source)
+    taken = {t.name for t in graph.initializer} | traces.made
     for tensor in graph.initializer:
         sites = uses.of(tensor.name) if tensor.data_type in FLOATS else []
         if len(sites) < 2 or tensor.name in uses.outputs:
             continue
-        if not _may_learn(tensor, sites, infos.get(tensor.name, {})):
+        if not _may_learn(tensor, sites, traces):
             continue
         beside = _beside(source, uses, sites)
-        places = _places(tensor.name, sites, infos, taken, merged, beside)
+        places = _places(tensor.name, sites, traces, taken, beside)
         yield Shared(tensor, places, is_uniform(source.array(tensor.name)))
+
+
+class _Traces:
+    """What an exporter left in a file that tells parameters apart."""
+
+    def __init__(self, source: OriginalModel):
+        graph = source.proto.graph
+        self.infos = {v.name: origin.properties(v.metadata_props) for v in graph.value_info}
+        # values that a run makes or is given
+        self.made = {o for n in graph.node for o in n.output} | {v.name for v in graph.input}
+        copied = (n.input[0] for n in graph.node if n.op_type == "Identity")
+        self.merged = any(name in source.tensors for name in copied)  # by the older exporter
+        self.source = source
+
+    def part_of_a_parameter(self, name: str, metadata: dict[str, str]) -> str:
+        """Return which part of a parameter a call reads where its tensor `name` stands: `select_1` for p[1].
+
+        Parts are parameters of their own. One number is no evidence, unless it is one that
+        people begin with: elements that were trained are equal where they are one.
+        """
+        if not origin.folded_parameters(self.infos.get(name, {})):
+            return ""
+        _, values = origin.call_of(metadata)
+        left = [v for v in values[:2] if v not in self.made]
+        if len(left) != 1 or not left[0]:
+            return ""
+        array = self.source.array(name)
+        return left[0] if array.size > 1 or is_round(float(array.reshape(-1)[0])) else ""
 
 
 def _beside(source: OriginalModel, uses: Uses, sites: list[Site]) -> dict[int, str]:
@@ -151,31 +177,38 @@ def _beside(source: OriginalModel, uses: Uses, sites: list[Site]) -> dict[int, s
     return {key: name for key, name in found.items() if name in one}
 
 
-def _may_learn(tensor: onnx.TensorProto, sites: list[Site], metadata: dict[str, str]) -> bool:
-    """A single number is a setting, unless it has a parameter's name or is a layer's."""
+def _may_learn(tensor: onnx.TensorProto, sites: list[Site], traces: _Traces) -> bool:
+    """A single number is a setting, unless it has a parameter's name, is a layer's, or a factor of 0."""
+    metadata = traces.infos.get(tensor.name, {})
     if metadata.get(origin.KIND) == "PARAMETER":
         return True
-    if origin.is_computed(metadata):
+    if origin.is_computed(metadata, traces.made):
         return False
     if int(np.prod(tensor.dims)) != 1:
         return True
-    layers = any(s.node.op_type == "PRelu" for s in sites)
-    return layers or (len(tensor.dims) > 0 and not origin.is_generated(tensor.name))
+    if any(s.node.op_type == "PRelu" for s in sites) or origin.folded_parameters(metadata):
+        return True
+    copied = any(
+        s.value != tensor.name for s in sites
+    )  # by the older exporter, and not one of its Constants
+    factor = copied and all(s.node.op_type == "Mul" for s in sites)
+    if factor and not traces.source.array(tensor.name).any():
+        return True
+    return (len(tensor.dims) > 0 or copied) and not origin.is_generated(tensor.name)
 
 
 def _places(
     name: str,
     sites: list[Site],
-    infos: dict,
+    traces: _Traces,
     taken: set[str],
-    merged: bool,
     beside: dict[int, str],
 ) -> list[Place]:
     """Group the sites of a tensor by the parameter that each of them read before the export."""
     groups: dict[tuple, Place] = {}
     of_matrix: dict[str, tuple] = {}
     for site in sites:
-        key, place = _parameter(name, site, infos, merged)
+        key, place = _parameter(name, site, traces)
         if id(site) in beside:
             known = of_matrix.setdefault(beside[id(site)], key)
             key = key if place.sure else known
@@ -192,7 +225,7 @@ def _places(
     return found
 
 
-def _parameter(name: str, site: Site, infos: dict, merged: bool) -> tuple[tuple, Place]:
+def _parameter(name: str, site: Site, traces: _Traces) -> tuple[tuple, Place]:
     """Return what tells the parameter of a site from others, and a place for it."""
     node, metadata = site.node, origin.properties(site.node.metadata_props)
     scope, role = origin.scope_of(node.name, metadata), origin.role_of(node.op_type, site.index)
@@ -203,16 +236,26 @@ def _parameter(name: str, site: Site, infos: dict, merged: bool) -> tuple[tuple,
     statistic = node.op_type == "BatchNormalization" and site.index > 2
     if origin.learns_nothing(metadata) and not statistic:  # the exporter's own ones or zeros
         return ("constant", node.name, site.index), Place(here, here, True)
-    token = _token(site, origin.parameters_of(metadata), infos)
+    token = _token(site, origin.parameters_of(metadata), traces.infos)
     if token:
         own = origin.unmangled(token, scope)
         return ("parameter", token), Place(own, own, True)
+    part = traces.part_of_a_parameter(name, metadata)
+    if part:
+        return ("parameter", part), Place(part, part, True)
     module = here if origin.is_generated(name) else name
-    if merged and not metadata:
+    if traces.merged and not metadata:
         # every merged parameter has an Identity, so this one was not
         return ("own",), Place(name, module, True)
     if scope and f"{_first_call(scope)}.{role}" == name:
         return ("own",), Place(name, module, True)
+    if (
+        not metadata
+        and name.rpartition(".")[0] == _first_call(scope)
+        and not origin.is_generated(name)
+    ):
+        # the module that has the parameter, in whatever it does with it
+        return ("module", scope, role), Place(here, here, False)
     return ("node", node.name or node.output[0], site.index), Place(here, here, False)
 
 

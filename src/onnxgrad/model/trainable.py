@@ -14,6 +14,7 @@ from onnxgrad.graph import load
 from onnxgrad.graph.nodes import values_of
 from onnxgrad.model import parameters, roles
 from onnxgrad.model.change import Change, Draft
+from onnxgrad.model.doubts import doubts
 from onnxgrad.model.padding import Padding
 from onnxgrad.model.past import WithoutPast
 from onnxgrad.model.precision import Widen
@@ -120,7 +121,7 @@ class TrainableModel:
         idle = {t.name for t in tensors if not t.trained}
         done = [note for change in self.changes for note in change.describe()]
         done = [note for note in done if note.kind != "tied" or note.subject not in idle]
-        return [*self._form(), *done, *roles.notes(tensors)]
+        return [*self._form(), *done, *roles.notes(tensors), *doubts(self.graph, tensors)]
 
     def _form(self) -> list[Note]:
         """Say that the file came as it trains and is written as it is deployed."""

@@ -1,0 +1,113 @@
+"""What a file does not tell of the network that it was: said wherever the file trains as something else."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+
+from onnxgrad.model import origin
+from onnxgrad.model.patterns import is_round
+from onnxgrad.model.roles import Tensor
+from onnxgrad.notes import Note
+
+DIGITS = 4  # of a number that somebody wrote down, or of what it is the root or the inverse of
+
+
+def doubts(model: ir.Model, tensors: list[Tensor]) -> list[Note]:
+    """One record for each doubt; `tensors` as judged."""
+    weights = {t.name for t in tensors if t.trained}
+    found = {
+        "folded batch norm": _folded_batch_norm(model),
+        "perhaps buffers": _perhaps_buffers(model, weights),
+        "perhaps parameters": _perhaps_parameters(model, tensors),
+        "computed weights": _computed_weights(model, weights),
+    }
+    return [Note(kind, "", text) for kind, text in found.items() if text]
+
+
+def _by_the_older_exporter(model: ir.Model) -> bool:
+    """PyTorch's, which writes parameters and buffers alike."""
+    told = any(origin.KIND in v.metadata_props for v in model.graph.initializers.values())
+    return (model.producer_name or "").startswith("pytorch") and not told
+
+
+def _folded_batch_norm(model: ir.Model) -> str:
+    kinds = [n.op_type for n in model.graph]
+    if "Conv" not in kinds or "BatchNormalization" in kinds or "GroupNormalization" in kinds:
+        return ""
+    convs = [n for n in model.graph if n.op_type == "Conv"]
+    if len(convs) < 4 or not all(len(n.inputs) > 2 and n.inputs[2] is not None for n in convs):
+        return ""
+    return (
+        "every convolution has a bias and there is no BatchNormalization: it was probably folded into the weights, "
+        "which train, but with a smaller learning rate"
+    )
+
+
+def _perhaps_buffers(model: ir.Model, weights: set[str]) -> str:
+    """PyTorch's older exporter writes parameters and buffers alike; the newer one what it computes from them."""
+    tensors = {n: v for n, v in model.graph.initializers.items() if n in weights and v.uses()}
+    if not (model.producer_name or "").startswith("pytorch"):
+        return ""
+    if _by_the_older_exporter(model):
+        names = [n for n in tensors if not (origin.is_generated(n) or origin.is_a_layers(n))]
+    else:
+        made = {n: origin.folded_parameters(v.metadata_props) for n, v in tensors.items()}
+        names = [n for n, of in made.items() if of and not any(map(origin.is_a_layers, of))]
+    if not names:
+        return ""
+    shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
+    return (
+        f"the exporter does not tell parameters from buffers: {shown} {'trains' if len(names) == 1 else 'train'}, "
+        f"and --trainable all,-{names[0]} leaves {names[0]!r} out"
+    )
+
+
+def _perhaps_parameters(model: ir.Model, tensors: list[Tensor]) -> str:
+    """Elements of parameters, which the older exporter writes as numbers without a name, as it does with settings."""
+    if not _by_the_older_exporter(model):
+        return ""
+    initializers = model.graph.initializers
+    numbers = [
+        t.name
+        for t in tensors
+        if t.kind == "setting" and t.size == 1 and t.possible and t.name in initializers
+    ]
+    odd = [n for n in numbers if not _is_written(float(initializers[n].const_value.numpy().item()))]
+    if not odd:
+        return ""
+    shown = ", ".join(map(repr, odd[:3])) + (" …" if len(odd) > 3 else "")
+    verb = "is" if len(odd) == 1 else "are"
+    return (
+        f"the exporter does not tell elements of parameters from settings: {shown} {verb} not trained, and "
+        f"--trainable all,{odd[0]} trains {odd[0]!r}"
+    )
+
+
+def _is_written(number: float) -> bool:
+    """Whether it is a setting's: a number of few digits, or its root, inverse or logarithm."""
+    if not 1e-9 < abs(number) < 1e9:
+        return True
+    powers = [number, number**2, 1 / number, 1 / number**2]
+    powers += [math.exp(number)] if abs(number) < 20 else []
+    powers += [k * number for k in (1 / math.pi, math.pi / 2, 1 / math.log(2), math.log(2))]
+    return any(is_round(x, DIGITS) for x in powers)
+
+
+def _computed_weights(model: ir.Model, weights: set[str]) -> str:
+    """Weight normalisation and the like, which the newer exporter of PyTorch computes beforehand."""
+    made = {
+        name: origin.computed_by(name, v.metadata_props)
+        for name, v in model.graph.initializers.items()
+        if name in weights
+    }
+    made = {name: by for name, by in made.items() if by[0]}
+    if not made:
+        return ""
+    name, (parameter, formula) = next(iter(made.items()))
+    count = "1 tensor was" if len(made) == 1 else f"{len(made):,} tensors were"
+    return (
+        f"{count} computed by the exporter (first: {name!r} from "
+        f"{parameter!r}, by {formula}): what trains is the result, without the formula"
+    )
