@@ -1,4 +1,4 @@
-"""onnxruntime's warnings on load stay away: what a file has too much is no news to the person who trains it."""
+"""onnxruntime's warnings on load are not shown: what a file has too much of is no news to the person who trains it."""
 
 from __future__ import annotations
 

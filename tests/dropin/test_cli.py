@@ -65,7 +65,7 @@ def test_mistakes_are_a_sentence(capsys, model, tmp_path):
         (["convert-checkpoint", tmp_path / "no", "-o", tmp_path / "x"], "no does not exist"),
         (
             ["convert-checkpoint", tmp_path, "-o", tmp_path / "x"],
-            "folder without model.safetensors",
+            "is not a checkpoint: the folder has no model.safetensors",
         ),
         (["convert-checkpoint", model, "-o", tmp_path / "x.onnx"], "name the model with --model"),
     ):

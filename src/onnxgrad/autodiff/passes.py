@@ -37,7 +37,7 @@ class DifferentiatePass(ir.passes.FunctionalPass):
     ):
         super().__init__()
         if of is not None and outputs is not None:
-            raise ValueError("give of, a scalar output, or outputs, not both")
+            raise ValueError("of and outputs are both given, expected one of them")
         self.of, self.outputs = of, None if outputs is None else list(outputs)
         self.wrt = None if wrt is None else list(wrt)
         self.settings = {"ops": ops, "parameters": parameters, "patterns": patterns}
