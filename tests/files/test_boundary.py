@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ from onnxgrad import Trainer, inspect, vjp
 from onnxgrad.cli import main
 from onnxgrad.cli.texts import Console, plain
 from onnxgrad.errors import InternalError, ModelError, OnnxGradError, OutOfMemoryError
-from onnxgrad.files.boundary import boundary
+from onnxgrad.files.boundary import boundary, first_line, guarded
 
 
 def test_errors_of_libraries():
@@ -50,6 +51,62 @@ def good(body: str = "y = MatMul(x, w)") -> onnx.ModelProto:
         net (float[N, 3] x) => (float[N, 2] y) <float[3, 2] w = {{1, 2, 3, 4, 5, 6}}> {{ {body} }}""")
 
 
+@guarded
+def stumbles(*_, **__):
+    raise KeyError("x")
+
+
+def test_a_malformed_model_is_looked_for_in_every_argument(tmp_path):
+    """What nobody foresaw is the model's fault where ONNX's checker says so, wherever the model was given."""
+    bad = good("y = MatMul(x, nobody)")
+    onnx.save(bad, tmp_path / "bad.onnx")
+    data = bad.SerializeToString()
+    path = str(tmp_path / "bad.onnx")
+    for arguments, named, name in (
+        ((path,), {}, path), ((data,), {}, "the model"), ((bad,), {}, "the model"), ((1, bad), {}, "the model"),
+        ((), {"model": bad}, "the model"), ((good(),), {"model": path}, path),
+    ):  # fmt: skip
+        with pytest.raises(ModelError) as caught:
+            stumbles(*arguments, **named)
+        assert str(caught.value).startswith(f"{name} is not a valid ONNX model: "), arguments
+    for arguments in ((good(),), (1, 2, bad), ()):
+        with pytest.raises(InternalError, match=r"^the model: this is a bug"):
+            stumbles(*arguments)
+
+
+def test_a_trainer_stands_for_its_file(tmp_path):
+    onnx.save(good(), tmp_path / "net.onnx")
+    trainer = Trainer(tmp_path / "net.onnx", loss="mse")
+    with pytest.raises(InternalError, match=r"net\.onnx: this is a bug in onnxgrad \(KeyError"):
+        stumbles(trainer)
+
+
+@pytest.mark.parametrize(
+    "text", ["std::bad_alloc", "Failed to allocate memory for requested buffer", "bad allocation"]
+)
+def test_what_libraries_say_without_memory(text):
+    with (
+        pytest.raises(OutOfMemoryError, match=r"^net\.onnx: not enough memory: "),
+        boundary("net.onnx"),
+    ):
+        raise RuntimeError(text)
+
+
+def test_a_value_error_of_somebody_else_is_not_ours():
+    """Only what a `raise` of onnxgrad's own says is meant for the caller."""
+    with pytest.raises(InternalError, match="ValueError: invalid literal"), boundary():
+        int("one")
+
+
+def test_the_first_line_of_a_library():
+    text = (
+        "[ONNXRuntimeError] : 1 : FAIL : /a/onnxruntime/core/x.cc:12 void f(int) no \x1b such\nmore"
+    )
+    assert first_line(text) == "no � such"
+    assert first_line("") == "str"
+    assert len(first_line("a" * 600)) == 500
+
+
 def test_a_run_that_onnxruntime_refuses():
     body = "i = Constant<value = int64[1] {9}>()  g = Gather(w, i)  h = MatMul(x, w)  y = Add(h, g)"
     trainer = Trainer(good(body), loss="mse")
@@ -83,12 +140,17 @@ def test_names_cannot_move_the_cursor(capsys):
     assert plain("one\ntwo\x07") == "one\ntwo�"
 
 
+def first_on_the_path(folder) -> dict[str, str]:
+    found = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+
+
 def test_an_interruption_while_it_loads_is_a_sentence(tmp_path):
     """The signal comes from inside the import, at the worst moment."""
     (tmp_path / "rich.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     done = subprocess.run(
         [sys.executable, "-m", "onnxgrad", "ops"], capture_output=True, text=True,
-        env={"PYTHONPATH": str(tmp_path)},
+        env=first_on_the_path(tmp_path),
     )  # fmt: skip
     assert done.returncode == 130
     assert done.stderr == "onnxgrad: interrupted\n"
@@ -98,7 +160,7 @@ def test_a_library_that_cannot_be_loaded_is_a_sentence(tmp_path):
     (tmp_path / "rich.py").write_text("raise ImportError('failed to map segment')\n")
     done = subprocess.run(
         [sys.executable, "-m", "onnxgrad", "ops"], capture_output=True, text=True,
-        env={"PYTHONPATH": str(tmp_path)},
+        env=first_on_the_path(tmp_path),
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "onnxgrad could not be loaded: failed to map segment\n"
