@@ -17,6 +17,8 @@ LOADED = ("pytest", "_pytest.main", "_pytest.python", "hypothesis", "numpy", "on
           "onnx.version_converter", "onnx_ir", "onnx_ir.passes.common", "onnxruntime", "safetensors.numpy",
           "rich.console", "rich.table", "rich.progress", "yaml", "flatbuffers", "PIL.Image",
           "pyarrow", "pyarrow.parquet")  # fmt: skip
+TOO_LONG = "too long"
+LONGEST_WAIT = 1.0  # seconds between two looks at a child
 
 
 def load(root: Path) -> None:
@@ -33,8 +35,8 @@ def load(root: Path) -> None:
 def fails(module: str, source: Path, tests: list[str], seconds: float, output: Path) -> str | None:
     """Run the tests on a package whose `module` comes from the file `source`.
 
-    Return the test that fails, "too long" or "a signal"; None when all pass. Tests that are gone since they were
-    recorded are left out.
+    Return the test that fails with what it said, "too long" or a signal; None when all pass. Tests that are gone since
+    they were recorded are left out.
     """
     while tests:
         verdict = _fails(module, source, tests, seconds, output)
@@ -57,16 +59,19 @@ def _fails(module: str, source: Path, tests: list[str], seconds: float, output: 
     child = os.fork()
     if child == 0:
         _run(module, source, tests, output)
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
+    spent, seen = 0.0, time.monotonic()
+    while spent < seconds:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             _end_group(child)
             return _verdict(os.waitstatus_to_exitcode(status), output)
         time.sleep(0.02)
+        now = time.monotonic()
+        spent += min(now - seen, LONGEST_WAIT)  # not the time for which all of us were stopped
+        seen = now
     _end_group(child)
     os.waitpid(child, 0)
-    return "too long"
+    return TOO_LONG
 
 
 def _end_group(leader: int) -> None:
@@ -85,8 +90,14 @@ def _verdict(code: int, output: Path) -> str | None:
     text = output.read_text(errors="replace")
     failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if code == 1 and failed:
-        return failed[0].split(" - ")[0].split(" ", 1)[1][:150]
+        return f"{failed[0].split(' - ')[0].split(' ', 1)[1]} - {_reason(text)}"[:300]
     return f"pytest ended with {code}"
+
+
+def _reason(text: str) -> str:
+    """What the first failing test said, in the line that --tb=line prints below a heading."""
+    found = re.search(r"^=+ (?:FAILURES|ERRORS) =+\n(?:.*/)?(.*)$", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _run(module: str, source: Path, tests: list[str], output: Path) -> None:
