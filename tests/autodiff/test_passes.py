@@ -12,6 +12,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 import onnxgrad
 from onnxgrad.autodiff import passes
+from onnxgrad.autodiff.inline import body
 from onnxgrad.autodiff.passes import DifferentiatePass
 from onnxgrad.errors import GradientError
 
@@ -68,3 +69,19 @@ def test_a_second_derivative_is_had_by_standard_operators():
     )
     density = np.exp(-(x.astype(np.float64) ** 2) / 2) / np.sqrt(2 * np.pi)
     np.testing.assert_allclose(found[-1], density * (2 - x.astype(np.float64) ** 2), rtol=1e-4)
+
+
+@pytest.mark.parametrize("opset", [13, 18, 21, 22])
+def test_the_body_of_an_operator_holds_where_newer_versions_only_take_more_types(opset):
+    """MeanVarianceNormalization is written for opset 13: Mul, Sub and Pow took more types since, under the same
+    names; ReduceMean has its axes elsewhere from 18 on."""
+    node = ir.Node("", "MeanVarianceNormalization", [ir.Value("x")], num_outputs=1)
+    found = body(node, opset)
+    written = next(i.version for i in found.opset_import if not i.domain)
+    assert written <= opset
+    assert (written >= 18) == (opset >= 18)
+
+
+def test_an_operator_that_is_no_function_has_no_body():
+    assert body(ir.Node("", "MatMul", [ir.Value("a"), ir.Value("b")], num_outputs=1), 21) is None
+    assert body(ir.Node("my.own", "Thing", [], num_outputs=1), 21) is None

@@ -12,6 +12,7 @@ from reference.batch_normalization_grad import batch_normalization_grad
 import onnxgrad
 from onnxgrad import Trainer, artifacts
 from onnxgrad.api import CheckpointState, Module
+from onnxgrad.graph.batch_norm import to_inference
 
 RANDOM = np.random.default_rng(3)
 WEIGHTS = {
@@ -138,3 +139,25 @@ def test_one_output_is_inference():
     found = onnxgrad.session(g).run(["b_grad"], {"x": X, "y_grad": DY})[0]
     slope = WEIGHTS["scale"] / np.sqrt(WEIGHTS["var"] + 1e-3)
     np.testing.assert_allclose(found, DY.sum(0) * slope, rtol=1e-4)
+
+
+def test_in_inference_every_statistic_is_the_running_one():
+    """Whoever reads the new or the saved ones gets those of the file; what nobody reads is not made."""
+    for read in (FIVE, ["y", "new_var"], ["y", "saved_mean"], ["y"]):
+        model = network(9, 6, graph_outputs=read)
+        assert to_inference(model) == ["norm"]
+        assert [n.op_type for n in model.graph.node] == ["Gemm", "BatchNormalization"] + [
+            "Identity"
+        ] * (len(read) - 1)
+        found = onnxgrad.session(model).run(None, {"x": X})
+        h, w, _ = forward()
+        y = (h - w["mean"]) / np.sqrt(w["var"] + 1e-3) * w["scale"] + w["shift"]
+        known = {
+            "y": y,
+            "new_mean": w["mean"],
+            "new_var": w["var"],
+            "saved_mean": w["mean"],
+            "saved_var": w["var"],
+        }
+        for name, value in zip(read, found, strict=True):
+            np.testing.assert_allclose(value, known[name], rtol=1e-5, atol=1e-6, err_msg=name)

@@ -86,6 +86,8 @@ TRANSFORMS = [
     _dft("one-sided, odd", 2, 5, 1, opset=20, onesided=1),
     _dft("another axis", 4, 3, 2, opset=17, axis=0),
     _dft("another axis, as an input", 4, 3, 2, opset=20, axis=np.array(0)),
+    _dft("its own axis among many: the second", 2, 5, 3, 2, opset=17),
+    _dft("its own axis among many: the last but one", 2, 5, 3, 2, opset=20),
     _dft("cut", 2, 6, 2, opset=17, dft_length=np.array(4)),
     _dft("filled", 2, 5, 2, opset=17, dft_length=np.array(8)),
 ]
