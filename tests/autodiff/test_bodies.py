@@ -100,6 +100,13 @@ LISTS = {
     "grown and cut": "e = SequenceEmpty <dtype = 11> () b = Sin(x) t = SequenceInsert(e, x) "
                      "u = SequenceInsert(t, b, zero) v = SequenceInsert(u, x) "
                      "s = SequenceErase(v, one) y = ConcatFromSequence <axis = 0> (s)",
+    "one part": "s = SplitToSequence <axis = 1> (x, four) a = SequenceAt(s, zero) y = Exp(a)",
+    "put before the last": "b = Sin(x) c = Exp(x) t = SequenceConstruct(x, b) s = SequenceInsert(t, c, minus) "
+                           "a = SequenceAt(s, one) d = SequenceAt(s, two) y = Mul(a, d)",
+    "without the last": "b = Sin(x) c = Exp(x) t = SequenceConstruct(x, b, c) s = SequenceErase(t) "
+                        "y = ConcatFromSequence <axis = 0> (s)",
+    "without the last but one": "b = Sin(x) c = Exp(x) t = SequenceConstruct(x, b, c) s = SequenceErase(t, before) "
+                                "y = ConcatFromSequence <axis = 0> (s)",
 }  # fmt: skip
 
 
@@ -108,7 +115,7 @@ def _list_model(text, rows):
         <ir_version: 8, opset_import: ["" : 17]>
         net (double[{rows}, 4] x) => (double y)
         <int64[2] sizes = {{2, 2}}, int64 zero = {{0}}, int64 one = {{1}}, int64 two = {{2}},
-         int64 minus = {{-1}}>
+         int64 four = {{4}}, int64 minus = {{-1}}, int64 before = {{-2}}>
         {{ {text} }}""")
 
 

@@ -51,6 +51,15 @@ def test_a_node_that_cannot_be_is_refused_at_once(write, text):
     assert text in str(error.value)
 
 
+def test_an_input_that_may_be_absent_may_be_so_before_one_that_may_not():
+    x, w, r = value("x", 5, 2, 3), value("w", 1, 16, 3), value("r", 1, 16, 4)
+    h, c, gates = value("h", 5, 1, 2, 4), value("c", 5, 1, 2, 4), value("i", 5, 1, 2, 16)
+    op = builder(17, x, w, r, h, c, gates)
+    op.LSTMGrad(x, w, r, None, None, None, h, c, gates, h, outputs=3)
+    with pytest.raises(ContractError, match="leaves out input 'HAll', which it must have"):
+        op.LSTMGrad(x, w, r, None, None, None, None, c, gates, h, outputs=3)
+
+
 def test_the_sentence_for_an_unknown_operator_says_how_to_write_one_of_another_domain():
     with pytest.raises(ContractError) as error:
         builder().Frobnicate(X)
