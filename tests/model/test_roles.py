@@ -24,6 +24,19 @@ def mel() -> np.ndarray:
     return np.maximum(0, np.minimum(up, down))
 
 
+def bands(count: int) -> np.ndarray:
+    """Two neighbours in each of eight rows, of `count` different numbers."""
+    made = np.zeros((8, 8))
+    for i in range(8):
+        made[i, max(i - 1, 0) : max(i - 1, 0) + 2] = [
+            1.37 ** (i % count),
+            1.37 ** ((i + 3) % count),
+        ]
+    return made
+
+
+POINTS = np.random.default_rng(1).permutation(np.tile([0.5, 1.5, 2.5, 4.5], 8))
+
 FIXED = [
     ("a causal mask", np.triu(np.full((8, 8), -np.inf), 1), "mask"),
     ("a mask of large numbers", np.triu(np.full((1, 1, 8, 8), -1e9), 1), "mask"),
@@ -47,10 +60,16 @@ FIXED = [
     ("Kaiser", np.kaiser(64, 8.0), "window"),
     ("mel filters", mel(), "filters"),
     ("cells", CELLS[None], "grid"),
+    ("the fewest points of a grid", POINTS, "grid"),
+    ("bands of enough numbers", bands(6), "filters"),
     ("strides", np.repeat([8.0, 16, 32], [64, 16, 4])[None], "grid"),
 ]
 
 LEARNED = [
+    ("too few points for a grid", POINTS[:-1]),
+    ("bands of few numbers", bands(5)),
+    ("bands in a small matrix", bands(6)[:7]),
+    ("bands, one of them negative", np.where(bands(6) > 4, -1, 1) * bands(6)),
     ("normal", RNG.normal(size=(16, 16))),
     ("a short vector", RNG.normal(size=5)),
     ("four numbers", RNG.normal(size=4)),

@@ -1,0 +1,195 @@
+"""A file of integers that somebody else wrote: which of them train, what stays as it is, what is written back."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxgrad import Trainer
+from onnxgrad.model.quantize.fake import FakeQuantise
+from onnxgrad.model.quantize.integers import factors
+from onnxgrad.model.quantize.weights import OwnWeight, quantise_weights
+from onnxgrad.model.trainable import TrainableModel
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.uniform(-1, 1, (8, 4)).astype(np.float32), RNG.normal(size=(8, 3)).astype(np.float32)
+SX, SW = np.float32(1 / 127), RNG.uniform(0.01, 0.02, 3).astype(np.float32)
+TENSORS = {
+    "wq": RNG.integers(-100, 100, (4, 3)).astype(np.int8), "sw": SW, "zw": np.zeros(3, np.int8),
+    "sx": SX, "zx": np.int8(0), "bq": RNG.integers(-999, 999, 3).astype(np.int32), "sb": SX * SW,
+    "other_q": RNG.integers(-100, 100, (4, 3)).astype(np.int8), "other_s": np.float32(0.01),
+}  # fmt: skip
+
+
+def model(computed_scale: bool = False) -> onnx.ModelProto:
+    """x, weight and bias as integers before a Gemm; `other` is read by a second output only."""
+    node = helper.make_node
+    nodes = [
+        node("QuantizeLinear", ["x", "sx", "zx"], ["xq"], "quantise_x"),
+        node("DequantizeLinear", ["xq", "sx", "zx"], ["xd"], "x_again"),
+        node("DequantizeLinear", ["wq", "sw", "zw"], ["w"], "weight", axis=1),
+        node("DequantizeLinear", ["bq", "sb"], ["b"], "bias", axis=0),
+        node("Gemm", ["xd", "w", "b"], ["y"]),
+        node("DequantizeLinear", ["other_q", "given" if computed_scale else "other_s"], ["o"], "other"),
+        node("MatMul", ["x", "o"], ["z"]),
+    ]  # fmt: skip
+    info = helper.make_tensor_value_info
+    inputs = [info("x", TensorProto.FLOAT, ["N", 4])]
+    if computed_scale:
+        nodes.insert(0, node("ReduceMax", ["x"], ["given"], keepdims=0))
+    graph = helper.make_graph(
+        nodes, "g", inputs, [info(n, TensorProto.FLOAT, ["N", 3]) for n in "yz"],
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in TENSORS.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def kinds(scales: str = "", **form) -> dict[str, str]:
+    made = TrainableModel(model(**form), changes=[FakeQuantise(scales=scales)])
+    return {t.name: t.kind for t in made.tensors()}
+
+
+LEFT = {"sb": "unreached", "other_q.float": "unreached"}
+TRAINED = {"wq.float": "weight", "bq.float": "weight"}
+ZEROS = dict.fromkeys(["sx/zero", "sw/zero", "other_s/zero"], "quantisation")
+OF_THE_FILE = dict.fromkeys(["sx", "sw", "other_s"], "quantisation")
+UNREAD = {"sw": "unreached", "sx": "setting", "other_s": "setting"}
+EXPECTED = {
+    "": {**TRAINED, **LEFT, **ZEROS, **OF_THE_FILE},
+    "fixed": {**TRAINED, **LEFT, **ZEROS, **OF_THE_FILE},
+    "learned": {**TRAINED, **LEFT, **ZEROS, **UNREAD, "sx.log_scale": "weight", "sw.log_scale": "weight",
+                "other_s.log_scale": "setting"},
+    "observed": {**TRAINED, **LEFT, **UNREAD,
+                 **{f"{s}.{end}": "quantisation" for s in ("sx", "sw", "other_s") for end in ("low", "high")}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scales", EXPECTED)
+def test_what_every_tensor_is(scales):
+    assert kinds(scales) == EXPECTED[scales]
+
+
+def test_a_scale_that_is_computed_leaves_its_integers_as_they_are():
+    made = TrainableModel(model(computed_scale=True))
+    assert "other_q.float" not in {t.name for t in made.tensors()}
+    first, second = made.changes[-1].describe()
+    assert first.text.startswith("1 weights and 1 activations are quantised")
+    assert (second.subject, second.text) == (
+        "other",
+        "1 integer tensors stay as they are, inside branches or with scales that are computed: 'other'",
+    )
+    twice = TrainableModel(model()).changes[-1].describe()
+    assert [n.text[:26] for n in twice] == ["2 weights and 1 activation"]
+
+
+def test_a_step_of_no_length_writes_the_same_file(tmp_path):
+    trainer = Trainer(model(), loss="mse", optimizer="sgd", lr=0.0)
+    trainer.step(X, Y)
+    trainer.save(tmp_path / "same.onnx")
+    again = {
+        t.name: numpy_helper.to_array(t)
+        for t in onnx.load(tmp_path / "same.onnx").graph.initializer
+    }
+    for name, array in TENSORS.items():
+        np.testing.assert_array_equal(again[name], array, err_msg=name)
+
+
+# ---- biases: whose scale is a product
+
+
+def used(
+    op_type: str, made_by: tuple[str, str], place: int = 2, times: int = 1, block: int = 0
+) -> ir.Value:
+    """A bias, read `times` times at `place` of an operator whose other inputs are made by two others."""
+    source = ir.Value(name="source")
+    inputs = []
+    for maker in made_by:
+        given = [ir.AttrInt64("block_size", block)] if block and not inputs else []
+        inputs.append(
+            ir.Node("", maker, [source], given, num_outputs=1).outputs[0]
+            if maker
+            else ir.Value(name="in")
+        )
+    bias = ir.Value(name="bias")
+    inputs.insert(place, bias)
+    for _ in range(times):
+        ir.Node("", op_type, inputs, num_outputs=1)
+    return bias
+
+
+PAIR = ("DequantizeLinear", "FakeQuant")
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "Gemm", "ConvTranspose"])
+def test_the_scale_of_a_bias_is_that_of_its_product(op_type):
+    first, second = factors(used(op_type, PAIR))
+    assert (first.op_type, second.op_type) == PAIR
+
+
+@pytest.mark.parametrize(
+    "bias",
+    [
+        used("LayerNormalization", PAIR), used("Conv", PAIR, place=1), used("Conv", PAIR, times=2),
+        used("Conv", PAIR, block=16), used("Conv", ("", "FakeQuant")), used("Conv", ("DequantizeLinear", "")),
+        used("Conv", ("Relu", "FakeQuant")), used("Conv", ("FakeQuant", "Relu")), ir.Value(name="unread"),
+    ],
+    ids=["another operator", "another place", "read twice", "blocks", "x given", "w given", "x", "w", "unread"],
+)  # fmt: skip
+def test_or_it_is_its_own(bias):
+    assert factors(bias) is None
+
+
+# ---- weights that are made integers
+
+
+def written(array: np.ndarray, own: OwnWeight) -> dict[str, np.ndarray]:
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [info("x", TensorProto.FLOAT, None)],
+        [info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(array, "w")],
+    )  # fmt: skip
+    made = helper.make_model(graph)
+    quantise_weights(made, {"w": array}, {"w": own})
+    assert [n.op_type for n in made.graph.node] == ["DequantizeLinear", "MatMul"]
+    assert made.graph.node[1].input[1] == made.graph.node[0].output[0]
+    found = {t.name.removeprefix("w_"): numpy_helper.to_array(t) for t in made.graph.initializer}
+    return {**found, "settings": {a.name: a.i for a in made.graph.node[0].attribute}}
+
+
+ARRAY = np.array([[1.0, -2.0, 0.5], [0.25, 4.0, -0.5], [0.0, -1.0, 0.125]], np.float32)
+
+
+def test_one_scale_for_all():
+    found = written(ARRAY, OwnWeight("int8", None))
+    assert found["scale"] == np.float32(4 / 127)
+    assert (found["zero_point"], found["settings"]) == (0, {})
+    np.testing.assert_array_equal(found["quantized"], np.round(ARRAY / np.float32(4 / 127)))
+
+
+def test_one_for_each_column_or_block():
+    found = written(ARRAY, OwnWeight("uint8", 1))
+    np.testing.assert_allclose(found["scale"], np.array([1, 4, 0.5]) / 127, rtol=1e-6)
+    np.testing.assert_array_equal(found["zero_point"], [128, 128, 128])
+    np.testing.assert_array_equal(
+        found["quantized"], [[255, 64, 255], [160, 255, 1], [128, 96, 160]]
+    )
+    assert found["settings"] == {"axis": 1}
+    found = written(ARRAY, OwnWeight("int8", 0, 2))
+    np.testing.assert_allclose(
+        found["scale"], np.array([[1, 4, 0.5], [127, 1, 0.125]]) / 127, rtol=1e-6
+    )  # of zeros alone: 1
+    assert found["settings"] == {"axis": 0, "block_size": 2}
+
+
+def test_zeros_and_nothing_at_all():
+    assert written(np.zeros((2, 3), np.float32), OwnWeight("int8", None))["scale"] == 1
+    assert written(np.zeros((0, 3), np.float32), OwnWeight("int8", None))["quantized"].shape == (
+        0,
+        3,
+    )
+    np.testing.assert_array_equal(
+        written(np.zeros((0, 3), np.float32), OwnWeight("int8", 1))["scale"], [1, 1, 1]
+    )
