@@ -14,6 +14,7 @@ import onnxgrad
 from onnxgrad.cli import main
 from onnxgrad.errors import ModelError
 from onnxgrad.model.head import Head
+from onnxgrad.model.source import OriginalModel
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 RNG = np.random.default_rng(4)
@@ -27,6 +28,7 @@ ENDS = {
     "softmax behind it": (
         "float[4, 3] w, float[3] b", "p = Gemm (h, w, b)  y = Softmax <axis = 1> (p)",
     ),
+    "gemm without a bias": ("float[4, 3] w", "y = Gemm (h, w)"),
 }  # fmt: skip
 
 
@@ -90,6 +92,9 @@ def test_a_model_that_ends_otherwise_is_refused():
     proto = parser.parse_model(f"{HEAD} net (float[N, 5] x) => (float[N, 5] y) {{ y = Exp (x) }}")
     with pytest.raises(ModelError, match="this one ends in Exp"):
         onnxgrad.Trainer(proto, "mse", changes=[Head(2)])
+    whole = parser.parse_model(f"{HEAD} net (int64[N, 5] x) => (int64[N, 5] y) {{ y = Neg (x) }}")
+    with pytest.raises(ModelError, match="a new head: the model has no float output"):
+        Head(2).rewrite(OriginalModel(whole))
     with pytest.raises(ModelError, match="has no output 'z'"):
         onnxgrad.Trainer(model(*ENDS["gemm"]), "mse", changes=[Head(2, output="z")])
 

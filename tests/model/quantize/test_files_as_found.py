@@ -142,6 +142,38 @@ def test_or_it_is_its_own(bias):
     assert factors(bias) is None
 
 
+@pytest.mark.parametrize(("steps", "rounded"), [(100, True), (2**14, True), (2**14 + 1, False)])
+def test_a_bias_of_few_steps_of_its_own_is_trained_as_it_is_rounded(steps, rounded):
+    """That of a LayerNormalization, say: what training sees is what the file can hold."""
+    info = helper.make_tensor_value_info
+    bias = {
+        "bq": np.array([steps, -3, 0, 7], np.int32),
+        "sb": np.float32(0.25),
+        "g": np.ones(4, np.float32),
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["bq", "sb"], ["b"], "bias"),
+        helper.make_node("LayerNormalization", ["x", "g", "b"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [info("x", TensorProto.FLOAT, ["N", 4])], [info("y", TensorProto.FLOAT, ["N", 4])],
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in bias.items()],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = TrainableModel(proto, changes=[FakeQuantise()])
+    norm = next(n for n in made.graph.graph if n.op_type == "LayerNormalization")
+    maker = norm.inputs[2].producer()
+    assert (maker is not None and maker.op_type == "FakeQuant") == rounded
+    trainer = Trainer(
+        proto, loss="mse", optimizer="sgd", lr=0.0, trainable=["bq.float"], changes=[FakeQuantise()]
+    )
+    trainer.set_weights({"bq.float": np.array([steps / 4 + 0.1, -0.6, 0.1, 1.9], np.float32)})
+    kept = np.array([steps / 4, -0.5, 0, 2] if rounded else [steps / 4 + 0.1, -0.6, 0.1, 1.9])
+    np.testing.assert_allclose(
+        trainer.predict(np.ones((2, 4), np.float32)), [kept] * 2, rtol=1e-6, atol=1e-7
+    )
+
+
 # ---- weights that are made integers
 
 
