@@ -36,6 +36,27 @@ def flat(trainer: Trainer) -> bytes:
 # ---- data
 
 
+class Watch(callbacks.Callback):
+    """Keeps the order of the rows of the last epoch's training and validation."""
+
+    def on_epoch_end(self, loop, logs):
+        self.rows = {
+            name: np.concatenate([b.arrays["x"] for b in part.epoch(loop.progress.epoch)])
+            for name, part in (("data", loop.data), ("validation", loop.validation))
+        }
+
+
+@pytest.mark.parametrize("form", ["pair", "batches"])
+def test_what_validates_comes_in_its_own_order(form):
+    x, y = data(2)
+    watch, kept = Watch(), (x[:20] + 1, y[:20])
+    given = kept if form == "pair" else [{"x": kept[0], "target": kept[1]}]
+    make().fit(x, y, validation=given, epochs=1, batch_size=8, callbacks=[watch])
+    np.testing.assert_array_equal(watch.rows["validation"], kept[0])
+    assert not np.array_equal(watch.rows["data"], x)
+    np.testing.assert_array_equal(np.sort(watch.rows["data"], 0), np.sort(x, 0))
+
+
 def test_it_learns():
     x, y = data(40)
     trainer = make(metrics="accuracy,top2,f1,perplexity")

@@ -15,7 +15,7 @@ from train import problems
 import onnxgrad
 from onnxgrad.charts import Chart, Picture
 from onnxgrad.errors import CheckpointError, DataError
-from onnxgrad.train import show
+from onnxgrad.train import lr_finder, show
 from onnxgrad.train.callbacks import Checkpoint
 
 
@@ -55,7 +55,47 @@ def test_a_terminal_has_a_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     trainer().fit(*data(), epochs=3, verbose=1)
     assert "━" in screen.getvalue()
-    assert "epoch 3/3" in screen.getvalue()
+    lines = re.findall(r"epoch (\d)/3  loss [^\n\x1b]*rows/s *\r?\n", screen.getvalue())
+    assert lines == ["1", "2", "3"], "one stays for each epoch"
+
+
+def test_a_bar_writes_names_as_they_are():
+    """Metrics may be called anything; before and behind the bar, too."""
+    from rich.console import Console
+
+    bar = show.TerminalBar(Console(file=io.StringIO(), width=60))
+    bar.write("epoch 1/1  [red] 3")
+    assert bar.console.file.getvalue() == "epoch 1/1  [red] 3\n"
+
+
+class Loop:
+    """What a line needs of a loop."""
+
+    batch_size, epochs = 8, 12
+    progress = types.SimpleNamespace(epoch=3)
+
+
+def test_a_line_has_what_fits():
+    logs = {"epoch": 3, "step": 9, "lr": 0.1, "loss": 0.25, "val_loss": 1.5, "val_accuracy": 0.75}
+    lines = show.Lines(width=80)
+    assert lines.line(Loop, logs, 1234.5) == (
+        "epoch  3/12  loss 0.25     val_loss 1.5      val_accuracy 0.75     1,234 rows/s"
+    )
+    assert (
+        lines.line(Loop, logs, 0)
+        == "epoch  3/12  loss 0.25     val_loss 1.5      val_accuracy 0.75"
+    )
+    assert show.Lines(width=30).line(Loop, logs, 5) == "epoch  3/12  loss 0.25"
+    assert show.Lines(width=22).line(Loop, logs, 5) == "epoch  3/12  loss 0.25"
+    assert show.Lines(width=21).line(Loop, logs, 5) == "epoch  3/12  5 rows/s"
+
+
+def test_the_numbers_of_the_moment():
+    lines = show.Lines()
+    lines.loss, lines.pace, lines.metric = 0.123456, 0.004, "  accuracy 0.5"
+    assert lines.now(Loop) == ("epoch 4/12", "loss 0.1235  accuracy 0.5  2,000 rows/s")
+    assert show.smoothed(float("nan"), 3.0) == 3.0
+    assert show.smoothed(1.0, 2.0) == pytest.approx(show.SMOOTHING + 2 * (1 - show.SMOOTHING))
 
 
 def test_a_wrong_verbose_is_refused():
@@ -163,6 +203,27 @@ def test_the_finder_stops_where_the_loss_breaks():
     curve = line.find_lr(x, 3 * x, low=1e-4, high=1e4, steps=100)
     assert curve.rates[-1] < 1e3
     assert 1e-3 < curve.suggestion < 1  # λ = 2, so that 1 is where it begins to break
+
+
+RATES = [10.0 ** (n / 10) for n in range(-30, 0)]  # 30: three of them are looked at for a slope
+
+
+def test_the_finder_judges_a_curve():
+    """Down steepest in the middle, the least later, then up."""
+    losses = [1.0] * 10 + [0.9, 0.8, 0.5, 0.2, 0.15, 0.12, 0.11, 0.1, 0.2, 0.4] + [1.0] * 10
+    found = lr_finder._judged(RATES, losses)
+    assert found.suggestion == RATES[11]  # from 1 two before to 0.2 two behind
+    assert found.limit == RATES[17]
+    assert (found.rates, found.losses) == (RATES, losses)
+
+
+def test_the_finder_suggests_nothing_where_nothing_falls():
+    up = [1.0 + 0.01 * n for n in range(30)]
+    found = lr_finder._judged(RATES, up)
+    assert (found.suggestion, found.limit) == (None, RATES[0])
+    hardly = [1.0 - 0.002 * n for n in range(30)]  # 0.008 over four steps, and 0.01 is asked for
+    assert lr_finder._judged(RATES, hardly).suggestion is None
+    assert lr_finder._judged(RATES, [1.0 - 0.003 * n for n in range(30)]).suggestion is not None
 
 
 def test_the_finder_refuses_what_means_nothing():

@@ -109,6 +109,17 @@ def test_an_unknown_tracker_and_a_missing_package_are_refused_before_anything_ru
     assert not (folder / "runs").exists()
 
 
+def test_trackers_come_in_the_order_of_their_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    for package in ("mlflow", "wandb", "trackio"):
+        pretend(monkeypatch, package, "init", "log", "start_run")
+    made = trackers.named(["trackio", "wandb", "mlflow"], tmp_path, "run", {"lr": 0.1})
+    assert [type(t).__name__ for t in made] == ["Trackio", "WandB", "MLflow"]
+    with pytest.raises(ConfigError, match="--report-to is 'neptune', expected some of mlflow"):
+        trackers.named(["wandb", "neptune"], tmp_path, "run", {})
+    assert trackers.named([], tmp_path, "run", {}) == []
+
+
 def test_off_unless_asked_for(folder, capsys, monkeypatch):
     said = [
         pretend(monkeypatch, name, "init", "start_run") for name in ("wandb", "mlflow", "trackio")

@@ -70,6 +70,20 @@ def test_bad_data_of_one_process_is_everybodys():
     assert kept
 
 
+def test_a_check_that_fails_in_one_process_fails_in_all():
+    def work(communicator):
+        trainer, x, y = trainer_of(communicator)
+        trainer.check(x, y, batch_size=BATCH)  # nothing is wrong yet
+        x = x.copy()
+        x[BATCH] = np.nan  # in the second batch, which the second process looks at
+        trainer.check(x, y, batch_size=BATCH)
+
+    first, second = together(2, work)
+    assert isinstance(second, DataError)
+    assert isinstance(first, ParallelError)
+    assert str(first) == f"process 1 of 2 has stopped: {second}"
+
+
 def test_a_loss_that_is_not_finite_in_one_process_is_everybodys():
     def work(communicator):
         trainer, x, y = trainer_of(communicator)
