@@ -57,6 +57,17 @@ def test_what_validates_comes_in_its_own_order(form):
     np.testing.assert_array_equal(np.sort(watch.rows["data"], 0), np.sort(x, 0))
 
 
+def test_an_epoch_and_a_run_of_so_many_steps():
+    x, y = data(2)  # 48 rows, 6 batches
+    for more, epochs, steps in (
+        ({}, 3, 18), ({"steps_per_epoch": 4}, 3, 12), ({"max_steps": 7}, 1, 7),
+        ({"steps_per_epoch": 4, "max_steps": 7}, 1, 7), ({"max_time": 0.0}, 0, 1),
+    ):  # fmt: skip
+        trainer = make()
+        history = trainer.fit(x, y, epochs=3, batch_size=8, **more)
+        assert (len(history.epochs), trainer.steps) == (epochs, steps), more
+
+
 def test_it_learns():
     x, y = data(40)
     trainer = make(metrics="accuracy,top2,f1,perplexity")

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -111,3 +112,18 @@ def test_a_frozen_matrix_is_not_kept_transposed(tmp_path):
     assert sum(n.op_type == "FusedMatMul" for n in nodes) == 2, (
         "the first layer's input needs no gradient"
     )
+
+
+def test_names_that_the_optimiser_would_give_again_are_free():
+    """onnxruntime writes a file with them, and fails over them when it sees that file again."""
+    names = ("gemm_input_shape", "h_new_shape_token_3", "my_shape")
+    model = ir.from_proto(
+        onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[2, 2] x) => (float[4] y, int64[2] given)
+        <int64[2] gemm_input_shape = {4, 1}, int64[2] h_new_shape_token_3 = {1, 4}, int64[1] my_shape = {4},
+         int64[2] given_new_shape = {1, 4}>
+        { a = Reshape(x, gemm_input_shape) b = Reshape(a, h_new_shape_token_3) y = Reshape(b, my_shape)
+          given = Identity(given_new_shape) }""")
+    )
+    found = {t.name for t in build.to_session(model).proto.graph.initializer}
+    assert found == {*(f"given/{n}" for n in (*names[:2], "given_new_shape")), "my_shape"}

@@ -82,6 +82,27 @@ def test_yes_and_no():
     assert score("recall", probabilities, truth, YES_NO) == pytest.approx(3 / 4)
 
 
+def test_yes_begins_at_a_half_or_at_nought():
+    """As probabilities where all numbers of all batches could be one; else as logits."""
+    truth = np.array([1, 0, 1, 0, 1, 1, 0, 1.0])
+    between = np.array([0.4, 0.2, 0.9, 0.6, 0.3, 0.8, 0.1, 0.7])
+    assert score("accuracy", between, truth, YES_NO) == 5 / 8
+    logits = np.concatenate([between[:-1], [1.5]])  # the second batch tells
+    assert score("accuracy", logits, truth, YES_NO) == 5 / 8
+    assert score("recall", logits, truth, YES_NO) == 1
+    assert score("precision", logits, truth, YES_NO) == 5 / 8
+    assert score("accuracy", between - 0.5, truth, YES_NO) == 5 / 8
+    assert score("accuracy", np.concatenate([[-0.1], logits[1:]]), truth, YES_NO) == 4 / 8
+
+
+def test_one_of_the_largest():
+    scores = np.array([[5, 4, 3.0], [5, 4, 3], [5, 4, 3], [1, 1, 1]])
+    labels = np.array([0, 1, 2, 2])
+    assert score("accuracy", scores, labels, LABELS) == 1 / 4
+    assert score("top2", scores, labels, LABELS) == 3 / 4, "of equal ones any may count"
+    assert score("top3", scores, labels, LABELS) == 1
+
+
 def test_macro_of_several_columns_is_the_columns_mean():
     truth = RNG.random((20, 3)) < 0.5
     chosen = RNG.random((20, 3)) < 0.5

@@ -47,3 +47,33 @@ def test_room_is_what_rounding_moves_and_no_more(far, written, tmp_path, monkeyp
         with pytest.raises(ExportError, match=r"was not written: output .* differs"):
             trainer.save(tmp_path / "t.onnx")
         assert not list(tmp_path.glob("*t.onnx*"))
+
+
+def test_an_output_behind_one_that_is_no_tensor_is_compared_too(tmp_path, monkeypatch):
+    """As classifiers of scikit-learn have it: a map first, of which the trainer sees the tensor."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 2] x) => (float[N, 2] a, float[N, 2] b) <float[2, 2] w = {1, 2, 3, 4}>
+        { a = MatMul(x, w)  b = Tanh(a) }""")
+    trainer = Trainer(model, loss={"a": "mse"}, optimizer="sgd", lr=0.1)
+    trainer.step(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
+    trainer.predict(np.ones((2, 2), np.float32))
+    run, far = verify._session, [0.0]
+
+    class Maps:
+        def __init__(self, session):
+            self.session = session
+
+        def __getattr__(self, name):
+            return getattr(self.session, name)
+
+        def run(self, *rest):
+            first, *others = self.session.run(*rest)
+            return [[{0: 1.0}] * len(first), *(a + far[0] for a in others)]
+
+    monkeypatch.setattr(verify, "_session", lambda *a, **k: Maps(run(*a, **k)))
+    trainer.save(tmp_path / "t.onnx")
+    far[0] = 0.5
+    with pytest.raises(
+        ExportError, match=r"output 'b' of a plain session differs from the trainer's by 0\.5"
+    ):
+        trainer.save(tmp_path / "t.onnx")
