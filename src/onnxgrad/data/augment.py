@@ -20,9 +20,8 @@ STRENGTHS = {
     "flip": (0.5, 1.0), "crop": (0.3, 0.99), "rotate": (15.0, 180.0), "colour": (0.2, 1.0),
     "mixup": (0.2, 100.0),
 }  # fmt: skip
-LUMA = np.array(
-    [0.299, 0.587, 0.114], np.float32
-)  # how bright red, green and blue look (ITU-R BT.601)
+# How bright red, green and blue look (ITU-R BT.601).
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 @dataclass(frozen=True)

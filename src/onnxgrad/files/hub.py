@@ -75,9 +75,8 @@ def local(text: str) -> Path:
     path = _file(address, address.path)
     folder = address.path.rpartition("/")[0]
     for location in _external(path):
-        external.Folder(path).file(
-            location
-        )  # a name that leads out is refused before it is asked for
+        # A name that leads out is refused before it is asked for.
+        external.Folder(path).file(location)
         _file(address, f"{folder}/{location}" if folder else location)
     for name in COMPANIONS:
         for place in dict.fromkeys((folder, "")):

@@ -12,9 +12,8 @@ from onnxgrad.errors import FileError, MissingFileError
 from onnxgrad.files import system
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_HALVES = re.compile(
-    r"[\ud800-\udfff]"
-)  # of what is not a character, such as a byte that is not UTF-8
+# Halves of what is not a character, such as a byte that is not UTF-8.
+_HALVES = re.compile(r"[\ud800-\udfff]")
 
 
 def printable(name: object) -> str:

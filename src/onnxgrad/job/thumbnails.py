@@ -44,9 +44,8 @@ def png(pixels: np.ndarray) -> bytes:
     high, wide = pixels.shape[:2]
     colour = 2 if pixels.ndim == 3 else 0
     rows = pixels.reshape(high, -1)
-    lines = np.concatenate(
-        [np.zeros((high, 1), np.uint8), rows], 1
-    )  # each begins with its filter: none
+    no_filter = np.zeros((high, 1), np.uint8)
+    lines = np.concatenate([no_filter, rows], 1)
     head = struct.pack(">IIBBBBB", wide, high, 8, colour, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
     chunks = (

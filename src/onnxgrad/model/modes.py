@@ -149,9 +149,7 @@ def train_dropout(
         raise ValueError(f"dropout is {rate!r}, expected 0 <= rate < 1")
     nodes = [n for n in model.graph if n.op_type == "Dropout" and not n.domain]
     key = ir.Value(name=KEY, shape=ir.Shape([2]), type=ir.TensorType(ir.DataType.INT64))
-    own = [
-        n for n in nodes if (n.name or "").startswith(DROPOUT)
-    ]  # an adapter's: it has its own rate
+    own = [n for n in nodes if (n.name or "").startswith(DROPOUT)]  # an adapter's have their rate
     places = [
         (n.outputs[0], n.inputs[0], _rate(n) if rate is None or n in own else rate) for n in nodes
     ]

@@ -119,10 +119,8 @@ def unmangled(token: str, scope: str) -> str:
     >>> unmangled("p_blocks_1_norm_weight", "blocks.1.norm")
     'blocks.1.norm.weight'
     """
-    text, prefix = (
-        token[2:],
-        scope.replace(".", "_").lower() + "_",
-    )  # the exporter lowers all letters
+    text = token[2:]
+    prefix = scope.replace(".", "_").lower() + "_"  # the exporter lowers all letters
     return f"{scope}.{text[len(prefix) :]}" if scope and text.startswith(prefix) else text
 
 

@@ -44,19 +44,13 @@ class Tensor:
         return int(np.prod(self.shape, dtype=np.int64))
 
 
-_SAID = (
-    "statistic",
-    "setting",
-    "constant",
-    UNREACHED,
-    FROZEN,
-    "quantisation",
-)  # every model has these
+# Kinds that every model has: they are not worth a note.
+_UNSAID = ("statistic", "setting", "constant", UNREACHED, FROZEN, "quantisation")
 
 
 def notes(tensors: Iterable[Tensor]) -> list[Note]:
     """Say of what looks like weights why it is not trained."""
-    found = [t for t in tensors if not t.trained and t.kind not in _SAID and t.size > 1]
+    found = [t for t in tensors if not t.trained and t.kind not in _UNSAID and t.size > 1]
     return [
         Note(
             "not a weight",

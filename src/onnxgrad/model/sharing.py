@@ -188,9 +188,8 @@ def _may_learn(tensor: onnx.TensorProto, sites: list[Site], traces: _Traces) -> 
         return True
     if any(s.node.op_type == "PRelu" for s in sites) or origin.folded_parameters(metadata):
         return True
-    copied = any(
-        s.value != tensor.name for s in sites
-    )  # by the older exporter, and not one of its Constants
+    # By the older exporter, and not one of its Constants.
+    copied = any(s.value != tensor.name for s in sites)
     factor = copied and all(s.node.op_type == "Mul" for s in sites)
     if factor and not traces.source.array(tensor.name).any():
         return True

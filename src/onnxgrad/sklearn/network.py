@@ -56,14 +56,10 @@ class Network:
     def __init__(self, trainer: Trainer, shape: tuple[int, ...], judged: ir.Value):
         self.trainer: Trainer | None = trainer
         self.shape = shape  # of one row, as the model takes it
-        self.kind = kind_of_scores(
-            judged
-        )  # what its outputs are: "logits", "probabilities", "logarithms"
+        self.kind = kind_of_scores(judged)  # "logits", "probabilities" or "logarithms"
         self.name, self.column = judged.name, is_one_column(judged)
-        self._bytes, self._reader = (
-            b"",
-            None,
-        )  # of an unpickled one: the file, and what answers for it
+        # Of an unpickled one: the file, and what answers for it.
+        self._bytes, self._reader = b"", None
 
     def outputs(self, x: np.ndarray, batch_size: int) -> np.ndarray:
         """The model's judged output for every row."""

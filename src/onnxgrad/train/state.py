@@ -54,12 +54,8 @@ class TrainState:
     progress: Progress | None = None  # None where no loop has run
     callbacks: dict[str, Any] = field(default_factory=dict)  # plain data by callback
     callback_tensors: dict[str, np.ndarray] = field(default_factory=dict)  # `<callback>/<name>`
-    recipe: dict[str, Any] = field(
-        default_factory=dict
-    )  # how the Trainer was made (files/recipe.py)
-    extra: dict[str, Any] = field(
-        default_factory=dict
-    )  # what a caller wants to keep, as plain data
+    recipe: dict[str, Any] = field(default_factory=dict)  # how the Trainer was made
+    extra: dict[str, Any] = field(default_factory=dict)  # what a caller keeps, as plain data
 
     def copied(self) -> TrainState:
         """Return this with arrays of its own, to go back to."""

@@ -207,9 +207,8 @@ def roi_align(op, X, rois, batch_indices, dY, *, attrs):
 def _roi_matrix(op, X, rois, entry, axis, bins, ratio, attrs):
     """[R, bins, size]: bilinear weights along one axis, the mean over `ratio` samples per bin."""
     scale = float(attrs.get("spatial_scale", 1.0))
-    begin, end = (
-        op.Mul(op.Slice(rois, [i], [i + 1], [1]), scale) for i in (entry, entry + 2)
-    )  # [R, 1]
+    # [R, 1] each
+    begin, end = (op.Mul(op.Slice(rois, [i], [i + 1], [1]), scale) for i in (entry, entry + 2))
     if attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel":
         begin, length = op.Sub(begin, 0.5), op.Sub(end, begin)
     else:

@@ -22,9 +22,8 @@ FILES = {
 }
 
 
-MOST = (
-    7 << 20
-)  # bytes of a model that travels with the app; Flower takes apps of up to 10 MB, of text files alone
+# Bytes of a model that travels with the app: Flower takes apps of up to 10 MB, of text files alone.
+MOST = 7 << 20
 
 
 def scaffold(folder: Path, model: bytes, path: str, loss: str, rounds: int) -> list[Path]:

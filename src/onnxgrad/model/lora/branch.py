@@ -113,9 +113,7 @@ class Branch:
             scaled = parts.magnitude is not None or parts.gain is not None
             y, bias = self._bare(op, layer, place, scaled)
             kind, x = parts.a.dtype, place.x
-            own = (
-                _float_type(layer, place) or kind
-            )  # of the layer: half precision, where a file has it
+            own = _float_type(layer, place) or kind  # the layer's: a file may have half precision
             if layer.kind != "embedding" and own != kind:
                 x = op("Cast", x, to=int(kind), dtype=kind, shape=x.shape)
             wide = y if own == kind else op("Cast", y, to=int(kind), dtype=kind, shape=y.shape)
