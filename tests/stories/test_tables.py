@@ -30,7 +30,7 @@ def test_wine_with_text_labels_unscaled(capsys):
     onnxgrad("train model.onnx --data wine.csv -o wine.onnx --standardize --epochs 40 --lr 0.01")
     said = capsys.readouterr().out
     assert "13 columns standardised by mean and deviation of the training rows" in said
-    assert "of each class its share" in said
+    assert "the same share of each class" in said
     # raw rows in a plain session: the standardisation is in the file
     x = numbers(test)
     labels = sorted({r["cultivar"] for r in test})

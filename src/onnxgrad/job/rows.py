@@ -73,10 +73,10 @@ class Split:
     def _how(self, seed: int) -> str:
         named = f" '{self.column}'" if self.column else ""
         return {
-            "random": f"set aside by seed {seed}",
-            "stratified": f"of each class its share, set aside by seed {seed}",
+            "random": f"drawn by seed {seed}",
+            "stratified": f"the same share of each class, drawn by seed {seed}",
             "time": f"the last by column{named}" if self.column else "the last in the file",
-            "group": f"whole groups of column{named}, set aside by seed {seed}",
+            "group": f"whole groups of column{named}, drawn by seed {seed}",
         }[self.kind]
 
     def _held(self, table: Table, target: str, count: int, rng: np.random.Generator) -> np.ndarray:
