@@ -67,7 +67,7 @@ def sums() -> dict[str, dict[str, float]]:
 
 
 def network(millions: int):
-    """An MLP of about so many parameters."""
+    """An MLP of about this many parameters."""
     import onnx
     from onnx import helper, numpy_helper
 

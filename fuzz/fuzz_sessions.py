@@ -22,7 +22,7 @@ import time
 import numpy as np
 
 BATCH = 250
-SECONDS_PER_BATCH = 300  # of the processor: a busy machine is no finding
+SECONDS_PER_BATCH = 300  # of the processor: a busy machine is not a finding
 MOST_ELEMENTS = 1 << 14
 
 HOSTILE_DIMS = (0, 2**24, 2**28, 2**28 + 1, 2**31, 2**40, 2**60)

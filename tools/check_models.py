@@ -13,7 +13,7 @@ A reference below 1e-6 of the whole gradient is rounding (a bias before a batch 
 below 1e-6, too. Where PyTorch is the judge, its own float32 gradient may be off by more than 1e-4 (kinks, saturation);
 then ours may be off by 3 times as much, and such tensors are counted apart. There the standard gradient also runs in
 PyTorch, in float64, where it must equal autograd to 1e-6 for every tensor (constants such as 2/√π are floats in the
-file): a file of which only that holds is "rounded", if it is within 1e-3, and not wrong. Tensors that are no weights
+file): a file of which only that holds is "rounded", if it is within 1e-3, and not wrong. Tensors that are not weights
 (the 3 and the 6 of a hard swish, sums over a whole picture that cancel) are judged in float64 alone. Each file runs in
 a process of its own.
 """

@@ -261,7 +261,7 @@ def tokens(batch, length, vocabulary):
 
 
 def with_padding(batch, length, vocabulary, classes=10):
-    """Sentences of different length; 0 is no word."""
+    """Sentences of different length; 0 is not a word."""
     words = torch.randint(1, vocabulary, (batch, length))
     for i in range(batch):
         words[i, length - i * length // 8 :] = 0
