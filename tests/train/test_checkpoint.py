@@ -182,7 +182,7 @@ DAMAGE = {
     "cut off": "model.safetensors is damaged or cut off, its hash differs",
     "one bit": "model.safetensors is damaged or cut off, its hash differs",
     "a file is missing": "optimizer.safetensors is missing",
-    "no state": "no checkpoint, trainer_state.json is missing",
+    "no state": "not a checkpoint: trainer_state.json is missing",
     "state cut off": "trainer_state.json is damaged or foreign",
     "newer format": "its format is 99, this onnxgrad reads up to 2",
 }

@@ -335,7 +335,7 @@ def test_divergence_names_the_first_tensor_and_keeps_the_weights():
             caught = error
             break
     assert caught.tensor in ("h1", "h2", "logits", "a1", "a2")
-    assert str(caught).startswith(f"step {caught.step}: loss is not finite; the first tensor")
+    assert str(caught).startswith(f"step {caught.step}: loss is not finite; the first such tensor")
     assert flat(trainer) == before
 
 
@@ -350,7 +350,7 @@ def test_a_bad_gradient_behind_a_good_loss_is_caught():
     ]
     io = [("x", problems.FLOAT, [3])], [("loss", problems.FLOAT, [])]
     trainer = Trainer(problems.make_model(nodes, *io, weights))
-    with pytest.raises(DivergedError, match="step 1: gradient is not finite; the first tensor"):
+    with pytest.raises(DivergedError, match="step 1: gradient is not finite; the first such tensor"):
         trainer.step({"x": np.ones(3, np.float32)})
     assert not trainer.get_weights()["w"].any()
     assert trainer.steps == 0

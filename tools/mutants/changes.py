@@ -2,7 +2,7 @@
 else could stand there.
 
 Only what decides something is changed. Texts, annotations, imports and what a `raise` says stay as they are: another
-wording is not other behaviour. That a `raise` is there at all is changed. Limits and sizes that somebody chose (a number
+wording does the same. That a `raise` is there at all is changed. Limits and sizes that somebody chose (a number
 from 10 on or a fraction, under a name in capitals), how long something waits, and when a file is closed or flushed
 stay, too: one more or less is another choice, and no mistake.
 """
