@@ -350,7 +350,9 @@ def test_a_bad_gradient_behind_a_good_loss_is_caught():
     ]
     io = [("x", problems.FLOAT, [3])], [("loss", problems.FLOAT, [])]
     trainer = Trainer(problems.make_model(nodes, *io, weights))
-    with pytest.raises(DivergedError, match="step 1: gradient is not finite; the first such tensor"):
+    with pytest.raises(
+        DivergedError, match="step 1: gradient is not finite; the first such tensor"
+    ):
         trainer.step({"x": np.ones(3, np.float32)})
     assert not trainer.get_weights()["w"].any()
     assert trainer.steps == 0
