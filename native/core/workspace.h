@@ -105,7 +105,8 @@ class Workspace {
                 " MiB of working memory, which could not be allocated");
     block.size = bytes;
   }
-  void open() { memory_ = kept().memory.get(); }
+  // `at` bytes into what was acquired, behind a workspace of so many.
+  void open(Dim at = 0) { memory_ = kept().memory.get() + at; }
 
   template <class T> Span<T> operator[](Shared<T> block) const {
     return {reinterpret_cast<T*>(memory_ + block.at), block.size};

@@ -18,25 +18,44 @@ inline Dim finer_piece(Dim total, Dim least, Dim most, Dim wanted) {
   return even_piece(total, clamp(divide_up(total, larger_of(wanted, 1)), least, most));
 }
 
-// out[i] = Σ_part partial[part][i], added in order;
+// out[i] = Σ_part partial[part][i] for i in [begin, end), added in order;
 // some numbers at a time, which the compiler keeps in registers.
-template <class P, class T> void add_parts(Call& call, const P* partial, Dim parts, Span<T> out) {
+template <class P, class T>
+void add_parts(const P* partial, Dim parts, Span<T> out, Dim begin, Dim end) {
   constexpr Dim together = 64;
-  call.parallel_ranges(out.size(), 16384, [&](Dim begin, Dim end) {
-    for (Dim first = begin; first < end; first += together) {
-      const Dim count = smaller_of(together, end - first);
-      P sums[together] = {};
-      std::copy(partial + first, partial + first + count, sums);
-      for (Dim part = 1; part < parts; ++part) {
-        const P* from = partial + part * out.size() + first;
-        if (count == together)
-          for (Dim i = 0; i < together; ++i) sums[i] += from[i];
-        else
-          for (Dim i = 0; i < count; ++i) sums[i] += from[i];
-      }
-      for (Dim i = 0; i < count; ++i) out[first + i] = T(sums[i]);
+  for (Dim first = begin; first < end; first += together) {
+    const Dim count = smaller_of(together, end - first);
+    P sums[together] = {};
+    std::copy(partial + first, partial + first + count, sums);
+    for (Dim part = 1; part < parts; ++part) {
+      const P* from = partial + part * out.size() + first;
+      if (count == together)
+        for (Dim i = 0; i < together; ++i) sums[i] += from[i];
+      else
+        for (Dim i = 0; i < count; ++i) sums[i] += from[i];
     }
-  });
+    for (Dim i = 0; i < count; ++i) out[first + i] = T(sums[i]);
+  }
+}
+
+template <class P, class T> void add_parts(Call& call, const P* partial, Dim parts, Span<T> out) {
+  call.parallel_ranges(out.size(), 16384,
+                       [&](Dim begin, Dim end) { add_parts(partial, parts, out, begin, end); });
+}
+
+// The parts of dW and, in a last piece, those of dBias. One part of dW lies where it belongs.
+template <class T> Dim numbers_added(Dim parts, Span<T> dw) {  // of a piece
+  return larger_of(divide_up(Dim(32768), parts), divide_up(larger_of(dw.size(), 1), 64));
+}
+template <class T> Dim sum_pieces(Dim parts, Span<T> dw, Span<T> dbias) {
+  return (parts > 1 ? divide_up(dw.size(), numbers_added(parts, dw)) : 0) + (dbias ? 1 : 0);
+}
+template <class T> void add_parts(Dim piece, Dim parts, const T* partial, Span<T> dw,
+                                  const double* partial_dbias, Span<T> dbias) {
+  const Dim each = numbers_added(parts, dw), begin = piece * each;
+  if (parts > 1 && begin < dw.size())
+    return add_parts(partial, parts, dw, begin, smaller_of(begin + each, dw.size()));
+  add_parts(partial_dbias, parts, dbias, 0, dbias.size());
 }
 
 // sums[j] += Σ_k B[k][j] for a packed B[depth][columns], in double.

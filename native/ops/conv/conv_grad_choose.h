@@ -9,16 +9,21 @@
 #include "core/dims.h"
 #include "core/workspace.h"
 #include "ops/conv/conv_grad_shape.h"
+#include "ops/conv/conv_grad_stages.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
 // One algorithm for dX, planned for one shape.
 // For Y (conv_forward.h) it begins its sums with a bias.
-template <class T> class InputGradient {
+template <class T> class InputGradient : public ConvStages {
  public:
-  virtual ~InputGradient() = default;
   virtual Dim bytes() const = 0;  // of working memory
-  virtual void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) = 0;
+  // Before the first stage. Its working memory begins `at` bytes into what was acquired.
+  virtual void begin(Span<const T>, Span<const T>, Span<T>, Dim) {}
+  virtual void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) {
+    begin(dy, w, dx, 0);
+    run_stages(call, {this});
+  }
   void begin_with(Span<const T> bias) { bias_ = bias; }
 
  protected:
@@ -37,12 +42,15 @@ template <class T> class InputGradient {
 
 // One algorithm for dW, planned for one shape.
 // Some sum dY for dBias on the way, which saves reading it once more.
-template <class T> class FilterGradient {
+template <class T> class FilterGradient : public ConvStages {
  public:
-  virtual ~FilterGradient() = default;
   virtual Dim bytes() const = 0;
   virtual bool gives_dbias() const { return false; }
-  virtual void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) = 0;
+  virtual void begin(Span<const T>, Span<const T>, Span<T>, Span<T>, Dim) {}
+  virtual void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) {
+    begin(dy, x, dw, dbias, 0);
+    run_stages(call, {this});
+  }
 };
 
 // ---- what suits a shape
@@ -138,6 +146,26 @@ template <class T> bool gives_dbias(const FilterGradient<T>* dw, const ConvShape
 }
 
 // dBias[m] = Σ_{n, o} dY[n, m, o]. A few numbers may all cancel, so their sum is the wide one.
-template <class T> void conv_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias);
+template <class T> class BiasGradient : public ConvStages {
+ public:
+  BiasGradient(const ConvShape& s, Span<const T> dy, Span<T> dbias)
+      : s_(s), dy_(dy), dbias_(dbias) {
+    together_ = 32768 / (s.images * s.out_size() + 1) + 1;
+  }
+  Dim stages() const override { return 1; }
+  Dim pieces(Dim) const override { return divide_up(dbias_.size(), together_); }
+  void run_piece(Dim, Dim piece) override {
+    const Dim last = smaller_of((piece + 1) * together_, dbias_.size());
+    for (Dim m = piece * together_; m < last; ++m) set(m);
+  }
+
+ private:
+  void set(Dim filter);
+
+  const ConvShape& s_;
+  Span<const T> dy_;
+  Span<T> dbias_;
+  Dim together_;  // filters of a piece
+};
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

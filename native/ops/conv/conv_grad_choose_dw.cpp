@@ -26,27 +26,22 @@ std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t wi
   return std::make_unique<PlainDw<T>>(s);
 }
 
-template <class T>
-void conv_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias) {
-  const Dim filters = s.groups * s.filters, out = s.out_size(), cost = s.images * out;
-  call.parallel_ranges(filters, 32768 / (cost + 1) + 1, [&](Dim begin, Dim end) {
-    for (Dim m = begin; m < end; ++m) {
-      WideSum<T, double> sum;
-      for (Dim n = 0; n < s.images; ++n) {
-        const T* plane = dy.data() + (n * filters + m) * out;
-        if (dbias_has_few_numbers(s))
-          sum.add(wide_sum(plane, out));
-        else
-          sum.high += plane_sum(plane, out);
-      }
-      dbias[m] = T(sum.value());
-    }
-  });
+template <class T> void BiasGradient<T>::set(Dim filter) {
+  const Dim filters = s_.groups * s_.filters, out = s_.out_size();
+  WideSum<T, double> sum;
+  for (Dim n = 0; n < s_.images; ++n) {
+    const T* plane = dy_.data() + (n * filters + filter) * out;
+    if (dbias_has_few_numbers(s_))
+      sum.add(wide_sum(plane, out));
+    else
+      sum.high += plane_sum(plane, out);
+  }
+  dbias_[filter] = T(sum.value());
 }
 
 template std::unique_ptr<FilterGradient<float>> choose_dw(const ConvShape&, std::int64_t);
 template std::unique_ptr<FilterGradient<double>> choose_dw(const ConvShape&, std::int64_t);
-template void conv_dbias<float>(Call&, const ConvShape&, Span<const float>, Span<float>);
-template void conv_dbias<double>(Call&, const ConvShape&, Span<const double>, Span<double>);
+template class BiasGradient<float>;
+template class BiasGradient<double>;
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -38,19 +38,25 @@ template <class T> class DirectDw : public FilterGradient<T> {
   Dim bytes() const override { return space_.bytes(); }
   bool gives_dbias() const override { return true; }
 
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) override {
-    space_.open();
-    dy_ = dy, x_ = x, dw_ = dw, wants_dbias_ = bool(dbias);
-    call.parallel_for(s_.groups * row_groups_ * panel_groups_ * parts_, [&](Dim index) {
-      const auto memory = space_.borrow(scratch_);
-      Carver carver(memory.data());
-      DirectDwTask task(*this, carver);
-      const Dim rows = index % row_groups_, panels = index / row_groups_ % panel_groups_;
-      const Dim rest = index / row_groups_ / panel_groups_;
-      task.run(rest / parts_, rest % parts_, rows * row_piece_, panels * panel_piece_);
-    });
-    if (parts_ > 1) add_parts(call, space_[partial_].data(), parts_, dw);
-    if (wants_dbias_) add_parts(call, space_[partial_dbias_].data(), parts_, dbias);
+  void begin(Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias, Dim at) override {
+    space_.open(at);
+    dy_ = dy, x_ = x, dw_ = dw, dbias_ = dbias, wants_dbias_ = bool(dbias);
+  }
+  Dim stages() const override { return 2; }
+  Dim pieces(Dim stage) const override {
+    return stage == 0 ? s_.groups * row_groups_ * panel_groups_ * parts_
+                      : sum_pieces(parts_, dw_, dbias_);
+  }
+  void run_piece(Dim stage, Dim index) override {
+    if (stage > 0)
+      return add_parts(index, parts_, space_[partial_].data(), dw_, space_[partial_dbias_].data(),
+                       dbias_);
+    const auto memory = space_.borrow(scratch_);
+    Carver carver(memory.data());
+    DirectDwTask task(*this, carver);
+    const Dim rows = index % row_groups_, panels = index / row_groups_ % panel_groups_;
+    const Dim rest = index / row_groups_ / panel_groups_;
+    task.run(rest / parts_, rest % parts_, rows * row_piece_, panels * panel_piece_);
   }
 
  private:
@@ -210,7 +216,7 @@ template <class T> class DirectDw : public FilterGradient<T> {
   Workspace::Shared<double> partial_dbias_{};
   Workspace::Scratch<char> scratch_{};
   Span<const T> dy_, x_;
-  Span<T> dw_;
+  Span<T> dw_, dbias_;
   bool wants_dbias_ = false;
 };
 

@@ -41,10 +41,16 @@ template <class T> class DirectDx : public ResidueDx<T, DirectWork> {
     Base::plan_memory(shared_weights_ ? s.groups * group_weights_ : 0, scratch);
   }
 
-  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
-    Base::open(dy, w, dx);
-    if (shared_weights_) pack_all_weights(call);
-    Base::run_tasks(call, [&](const DirectWork& work, Dim index, Carver& carver) {
+  void begin(Span<const T> dy, Span<const T> w, Span<T> dx, Dim at) override {
+    Base::open(dy, w, dx, at);
+  }
+  Dim stages() const override { return 2; }
+  Dim pieces(Dim stage) const override {
+    return stage > 0 ? tasks_ : shared_weights_ ? divide_up(weight_panels(), panels_together()) : 0;
+  }
+  void run_piece(Dim stage, Dim number) override {
+    if (stage == 0) return pack_some_weights(number);
+    Base::run_task(number, [&](const DirectWork& work, Dim index, Carver& carver) {
       DirectDxTask task(*this, work, carver);
       task.run(index / panel_groups_ / work.blocks.count(),
                work.blocks[index / panel_groups_ % work.blocks.count()],
@@ -228,16 +234,19 @@ template <class T> class DirectDx : public ResidueDx<T, DirectWork> {
     }
   }
 
-  void pack_all_weights(Call& call) {
-    const Dim residues = Dim(residues_.size()), pieces = s_.groups * panels_ * residues;
-    call.parallel_ranges(pieces, divide_up(larger_of(pieces, 1), 64), [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i) {
-        const Residue& residue = residues_[std::size_t(i % residues)];
-        const Dim group = i / residues / panels_, panel = i / residues % panels_;
-        pack_weights(residue, group, panel, 0, s_.filters,
-                     const_cast<T*>(packed_panel(residue, group, panel)));
-      }
-    });
+  Dim weight_panels() const { return s_.groups * panels_ * Dim(residues_.size()); }
+  Dim panels_together() const {
+    return divide_up(larger_of(weight_panels(), 1), 64);
+  }  // of a piece
+  void pack_some_weights(Dim piece) {
+    const Dim residues = Dim(residues_.size()), begin = piece * panels_together(),
+              end = smaller_of(begin + panels_together(), weight_panels());
+    for (Dim i = begin; i < end; ++i) {
+      const Residue& residue = residues_[std::size_t(i % residues)];
+      const Dim group = i / residues / panels_, panel = i / residues % panels_;
+      pack_weights(residue, group, panel, 0, s_.filters,
+                   const_cast<T*>(packed_panel(residue, group, panel)));
+    }
   }
 
   const Dim panels_;

@@ -23,35 +23,39 @@ template <class T> class PointwiseDx : public InputGradient<T> {
   }
   Dim bytes() const override { return space_.bytes(); }
 
-  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
-    space_.open();
+  void begin(Span<const T> dy, Span<const T> w, Span<T> dx, Dim at) override {
+    space_.open(at);
     dy_ = dy, w_ = w, dx_ = dx;
-    if (packs_weights_) pack_weights(call);
-    call.parallel_for(tasks_, [&](Dim task) {
-      const auto memory = space_.borrow(scratch_);
-      const Dim first = task / s_.groups * together_, last = smaller_of(first + together_, panels_);
-      run_panels(task % s_.groups, first, last, memory.data());
-    });
+  }
+  Dim stages() const override { return 2; }
+  Dim pieces(Dim stage) const override {
+    return stage > 0 ? tasks_ : packs_weights_ ? s_.groups * weight_pieces() : 0;
+  }
+  void run_piece(Dim stage, Dim task) override {
+    if (stage == 0) return pack_weights(task);
+    const auto memory = space_.borrow(scratch_);
+    const Dim first = task / s_.groups * together_, last = smaller_of(first + together_, panels_);
+    run_panels(task % s_.groups, first, last, memory.data());
   }
 
  private:
   static constexpr Dim kMostPanels = 8;
 
+  Dim weight_pieces() const {  // of a group
+    return clamp(s_.filters * s_.channels / 2048, 1, divide_up(s_.channels, kTileRows));
+  }
   // Tile of rows [row, row + rows) as [filter][rows].
-  void pack_weights(Call& call) {
-    const Dim pieces = clamp(s_.filters * s_.channels / 4096, 1, divide_up(s_.channels, kTileRows));
-    call.parallel_for(s_.groups * pieces, [&](Dim task) {
-      const Dim group = task / pieces, piece = task % pieces;
-      const Dim at = group * s_.filters * s_.channels, pitch = s_.channel_pitch();
-      const Dim begin = s_.channels * piece / pieces, end = s_.channels * (piece + 1) / pieces;
-      for_row_tiles<Columns<T>::max_rows>(0, s_.channels, [&](Dim row, Dim rows) {
-        if (row < begin || row >= end) return;
-        T* to = space_[weights_].data() + at + row * s_.filters;
-        for (Dim m = 0; m < s_.filters; ++m) {
-          const T* from = w_.data() + s_.taps_at(group, m, row);
-          for (Dim i = 0; i < rows; ++i) *to++ = from[i * pitch];
-        }
-      });
+  void pack_weights(Dim task) {
+    const Dim pieces = weight_pieces(), group = task / pieces, piece = task % pieces;
+    const Dim at = group * s_.filters * s_.channels, pitch = s_.channel_pitch();
+    const Dim begin = s_.channels * piece / pieces, end = s_.channels * (piece + 1) / pieces;
+    for_row_tiles<Columns<T>::max_rows>(0, s_.channels, [&](Dim row, Dim rows) {
+      if (row < begin || row >= end) return;
+      T* to = space_[weights_].data() + at + row * s_.filters;
+      for (Dim m = 0; m < s_.filters; ++m) {
+        const T* from = w_.data() + s_.taps_at(group, m, row);
+        for (Dim i = 0; i < rows; ++i) *to++ = from[i * pitch];
+      }
     });
   }
   Columns<T> weights(Dim group, Dim row, Dim rows, Dim m) const {
@@ -161,9 +165,9 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
         rows_are_filters_(s.filters >= s.channels),
         rows_(larger_of(s.filters, s.channels)),
         columns_(smaller_of(s.filters, s.channels)),
-        blocks_(s.images, {1, 1, plane_}, kDepthBlock<T>) {
+        blocks_(s.images, {1, 1, plane_}, clamp(s.images * plane_ / 8, 64, kDepthBlock<T>)) {
     // Panels first: each packs its own columns. Rows next: each piece of them packs all columns.
-    const Dim panels = panel_count<T>(columns_), most_parts = larger_of(blocks_.count() / 2, 1);
+    const Dim panels = panel_count<T>(columns_), most_parts = this->most_parts();
     panel_piece_ = finer_piece(panels, 1, kMostPanels, kTasks / (s.groups * most_parts));
     panel_groups_ = divide_up(panels, panel_piece_);
     row_piece_ =
@@ -171,8 +175,7 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
     row_groups_ = divide_up(rows_, row_piece_);
     const Dim size = s.groups * rows_ * columns_, others = s.groups * row_groups_ * panel_groups_;
     const Dim fitting = kPartialBytes / (size * Dim(sizeof(T)));
-    parts_ =
-        clamp(divide_up(kTasks, others), 1, larger_of(smaller_of(blocks_.count() / 2, fitting), 1));
+    parts_ = clamp(divide_up(kTasks, others), 1, larger_of(smaller_of(most_parts, fitting), 1));
     partial_ = space_.shared<T>(parts_ > 1 ? parts_ * size : 0);
     partial_dbias_ = space_.shared<double>(parts_ * s.groups * s.filters);
     pitch_ = panel_piece_ * kPanel<T> + lanes<T>;
@@ -182,25 +185,36 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
   Dim bytes() const override { return space_.bytes(); }
   bool gives_dbias() const override { return true; }
 
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias) override {
-    space_.open();
+  void begin(Span<const T> dy, Span<const T> x, Span<T> dw, Span<T> dbias, Dim at) override {
+    space_.open(at);
     row_data_ = rows_are_filters_ ? dy : x, column_data_ = rows_are_filters_ ? x : dy, dw_ = dw,
-    wants_dbias_ = bool(dbias);
-    call.parallel_for(s_.groups * row_groups_ * panel_groups_ * parts_, [&](Dim task) {
-      const auto memory = space_.borrow(scratch_);
-      const Dim row = task % row_groups_ * row_piece_,
-                column = task / row_groups_ % panel_groups_ * panel_piece_ * kPanel<T>;
-      const Dim rest = task / row_groups_ / panel_groups_;
-      run_part(rest / parts_, rest % parts_, row, column, memory.data());
-    });
-    if (parts_ > 1) add_parts(call, space_[partial_].data(), parts_, dw);
-    if (wants_dbias_) add_parts(call, space_[partial_dbias_].data(), parts_, dbias);
+    dbias_ = dbias, wants_dbias_ = bool(dbias);
+  }
+  Dim stages() const override { return 2; }
+  Dim pieces(Dim stage) const override {
+    return stage == 0 ? s_.groups * row_groups_ * panel_groups_ * parts_
+                      : sum_pieces(parts_, dw_, dbias_);
+  }
+  void run_piece(Dim stage, Dim task) override {
+    if (stage > 0)
+      return add_parts(task, parts_, space_[partial_].data(), dw_, space_[partial_dbias_].data(),
+                       dbias_);
+    const auto memory = space_.borrow(scratch_);
+    const Dim row = task % row_groups_ * row_piece_,
+              column = task / row_groups_ % panel_groups_ * panel_piece_ * kPanel<T>;
+    const Dim rest = task / row_groups_ / panel_groups_;
+    run_part(rest / parts_, rest % parts_, row, column, memory.data());
   }
 
  private:
-  static constexpr Dim kLeastRows = 128, kMostRows = 500, kMostPanels = 8;
+  static constexpr Dim kLeastRows = 48, kMostRows = 500, kMostPanels = 8;
   static constexpr Dim kTasks = 16;
   static constexpr Dim kPartialBytes = Dim(16) << 20;
+
+  // Of the sum over pixels: blocks, two of them where they are many.
+  Dim most_parts() const {
+    return larger_of(blocks_.count() < kTasks ? blocks_.count() : blocks_.count() / 2, 1);
+  }
 
   void run_part(Dim group, Dim part, Dim row, Dim column, T* memory) {
     const Dim rows = smaller_of(row_piece_, rows_ - row),
@@ -256,7 +270,7 @@ template <class T> class PointwiseDw : public FilterGradient<T> {
   Workspace::Shared<double> partial_dbias_{};
   Workspace::Scratch<T> scratch_{};
   Span<const T> row_data_, column_data_;
-  Span<T> dw_;
+  Span<T> dw_, dbias_;
 };
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -131,20 +131,21 @@ template <class T, class Work> class ResidueDx : public InputGradient<T> {
     scratch_ = space_.scratch<char>(scratch, tasks_);
   }
 
-  void open(Span<const T> dy, Span<const T> w, Span<T> dx) {
-    space_.open();
+  void open(Span<const T> dy, Span<const T> w, Span<T> dx, Dim at = 0) {
+    space_.open(at);
     dy_ = dy, w_ = w, dx_ = dx;
   }
 
-  // Calls run(work, index, carver) for every task: its number among those of its residue, and
-  // working memory of its own.
+  // Calls run(work, index, carver) for a task: its number among those of its residue, and working
+  // memory of its own.
+  template <class Run> void run_task(Dim number, const Run& run) {
+    const TaskOfResidue<Work> found(works_, tasks_, number);
+    const auto memory = space_.borrow(scratch_);
+    Carver carver(memory.data());
+    run(*found.work, found.index, carver);
+  }
   template <class Run> void run_tasks(Call& call, const Run& run) {
-    call.parallel_for(tasks_, [&](Dim number) {
-      const TaskOfResidue<Work> found(works_, tasks_, number);
-      const auto memory = space_.borrow(scratch_);
-      Carver carver(memory.data());
-      run(*found.work, found.index, carver);
-    });
+    call.parallel_for(tasks_, [&](Dim number) { run_task(number, run); });
   }
 
   const ConvShape& s_;

@@ -26,7 +26,9 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
         slab_piece_(even_piece(g_.out[0], most_slabs())),
         slab_pieces_(divide_up(g_.out[0], slab_piece_)),
         grid_(g_.out[1], g_.out[2]),
-        blocks_(grid_.blocks(s.images, kBlockTiles)) {
+        blocks_(
+            grid_.blocks(s.images, clamp(s.images * grid_.rows * grid_.columns * slab_pieces_ / 8,
+                                         kLeastTiles, kBlockTiles))) {
     const PixelBlock most = blocks_.largest();
     blocks_together_ =
         clamp(kRoundBytes / tile_bytes(), 256, 2048) / larger_of(slab_piece_ * most.pixels(), 1);
@@ -45,27 +47,33 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
   }
   Dim bytes() const override { return space_.bytes(); }
 
-  void run(Call& call, Span<const T> dy, Span<const T> x, Span<T> dw, Span<T>) override {
-    space_.open();
+  void begin(Span<const T> dy, Span<const T> x, Span<T> dw, Span<T>, Dim at) override {
+    space_.open(at);
     dy_ = dy, x_ = x, dw_ = dw;
-    for (Dim i = 0; i < rounds(); ++i) {
-      const Round round = round_of(i);
-      transform(call, round);
-      multiply(call, round, i % kRoundsTogether > 0);
-      if (has_totals_ && (i % kRoundsTogether == kRoundsTogether - 1 || i == rounds() - 1))
-        add_to_totals(call, i >= kRoundsTogether);
-    }
-    const Dim pieces = s_.filters * panels_ * g_.kernel[0];
-    call.parallel_ranges(pieces, larger_of(divide_up(pieces, 64), 16), [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i)
-        store_filter(i / panels_ / g_.kernel[0], i / panels_ % g_.kernel[0], i % panels_);
-    });
+  }
+  // Three of each round (the third one now and then), and one at the end.
+  Dim stages() const override { return 3 * rounds() + 1; }
+  Dim pieces(Dim stage) const override {
+    const Dim i = stage / 3;
+    if (i == rounds()) return divide_up(stored(), stored_together());
+    if (stage % 3 == 0) return transform_pieces(round_of(i));
+    if (stage % 3 == 1) return kPoints * g_.kernel[0] * row_pieces() * panel_pieces();
+    const bool due =
+        has_totals_ && (i % kRoundsTogether == kRoundsTogether - 1 || i == rounds() - 1);
+    return due ? divide_up(totals_.size, kTotalsTogether) : 0;
+  }
+  void run_piece(Dim stage, Dim piece) override {
+    const Dim i = stage / 3;
+    if (i == rounds()) return store_filters(piece);
+    if (stage % 3 == 0) return transform(round_of(i), piece);
+    if (stage % 3 == 1) return multiply(round_of(i), piece, i % kRoundsTogether > 0);
+    add_to_totals(piece, i >= kRoundsTogether);
   }
 
  private:
   static constexpr int kSide = m + r - 1, kPoints = kSide * kSide;
-  static constexpr Dim kBlockTiles = 64, kRoundsTogether = 8, kEnoughBlocks = 16, kMostCores = 64,
-                       kFewRows = 48;
+  static constexpr Dim kLeastTiles = 16, kBlockTiles = 64, kRoundsTogether = 8, kEnoughBlocks = 32,
+                       kMostCores = 64, kFewRows = 48, kTotalsTogether = 16384;
   static constexpr Dim kRoundBytes =
       Dim(6) << 20;  // of transformed tiles: a share of the last-level cache
 
@@ -93,26 +101,28 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
   }
 
   // Tiles lie in the order [block][image][slab][tile]: a slab further is a fixed distance away.
-  void transform(Call& call, const Round& round) {
-    const Dim slabs = round.slabs + x_slabs(round);
-    const Dim most = larger_of(s_.filters, s_.channels), group = channels_together(most),
-              groups = divide_up(most, group);
-    call.parallel_for(slabs * (round.last - round.first) * groups, [&](Dim i) {
-      const auto strip = space_.borrow(strip_);
-      const Dim block = round.first + i / groups / slabs, slab = i / groups % slabs - round.slabs,
-                first = i % groups * group;
-      if (slab < 0 && first < s_.filters)
-        transform_dy(round, block, slab + round.slabs, first, smaller_of(group, s_.filters - first),
-                     strip.data());
-      if (slab >= 0 && first < s_.channels)
-        transform_x(round, block, slab, first, smaller_of(group, s_.channels - first),
-                    strip.data());
-    });
+  Dim transform_pieces(const Round& round) const {
+    return (round.slabs + x_slabs(round)) * (round.last - round.first) *
+           divide_up(most_channels(), channels_together());
   }
+  void transform(const Round& round, Dim i) {
+    const Dim slabs = round.slabs + x_slabs(round), group = channels_together(),
+              groups = divide_up(most_channels(), group);
+    const auto strip = space_.borrow(strip_);
+    const Dim block = round.first + i / groups / slabs, slab = i / groups % slabs - round.slabs,
+              first = i % groups * group;
+    if (slab < 0 && first < s_.filters)
+      transform_dy(round, block, slab + round.slabs, first, smaller_of(group, s_.filters - first),
+                   strip.data());
+    if (slab >= 0 && first < s_.channels)
+      transform_x(round, block, slab, first, smaller_of(group, s_.channels - first), strip.data());
+  }
+  Dim most_channels() const { return larger_of(s_.filters, s_.channels); }
 
   // Channels of a piece of a transform: all, where a round has blocks enough for many threads.
-  Dim channels_together(Dim most) const {
-    return residues_ == 1 && blocks_together_ < kEnoughBlocks ? 2 * kPanel<T> : larger_of(most, 1);
+  Dim channels_together() const {
+    return residues_ == 1 && blocks_together_ < kEnoughBlocks ? kPanel<T>
+                                                              : larger_of(most_channels(), 1);
   }
 
   // Y[ξ][tile][f] = A dY Aᵀ for filters [first, first + count)
@@ -177,22 +187,20 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
   }
 
   // P[ξ][k] (+)= Yᵀ X for the tiles of a round.
-  void multiply(Call& call, const Round& round, bool add) {
-    const Dim row_piece = even_piece(s_.filters, panels_ > 4 ? kRowBlock : kFewRows),
-              row_pieces = divide_up(s_.filters, row_piece);
-    const Dim panel_piece = even_piece(panels_, 4), panel_pieces = divide_up(panels_, panel_piece);
-    call.parallel_for(kPoints * g_.kernel[0] * row_pieces * panel_pieces, [&](Dim i) {
-      const Dim product = i / panel_pieces / row_pieces,
-                row = i / panel_pieces % row_pieces * row_piece;
-      const Dim panel = i % panel_pieces * panel_piece;
-      const Part part{row, smaller_of(row + row_piece, s_.filters), panel,
-                      smaller_of(panel + panel_piece, panels_)};
-      bool adds = add;
-      for_runs_of_tiles(round, [&](Dim dy_tile, Dim x_tile, Dim tiles, Dim each) {
-        add_tiles(product / g_.kernel[0], product % g_.kernel[0], part, dy_tile,
-                  x_tile + product % g_.kernel[0] * each, tiles, adds);
-        adds = true;
-      });
+  Dim row_piece() const { return even_piece(s_.filters, panels_ > 4 ? kRowBlock : kFewRows); }
+  Dim row_pieces() const { return divide_up(s_.filters, row_piece()); }
+  Dim panel_piece() const { return even_piece(panels_, 4); }
+  Dim panel_pieces() const { return divide_up(panels_, panel_piece()); }
+  void multiply(const Round& round, Dim i, bool add) {
+    const Dim product = i / panel_pieces() / row_pieces(),
+              row = i / panel_pieces() % row_pieces() * row_piece();
+    const Dim panel = i % panel_pieces() * panel_piece();
+    const Part part{row, smaller_of(row + row_piece(), s_.filters), panel,
+                    smaller_of(panel + panel_piece(), panels_)};
+    for_runs_of_tiles(round, [&](Dim dy_tile, Dim x_tile, Dim tiles, Dim each) {
+      add_tiles(product / g_.kernel[0], product % g_.kernel[0], part, dy_tile,
+                x_tile + product % g_.kernel[0] * each, tiles, add);
+      add = true;
     });
   }
 
@@ -230,12 +238,21 @@ template <class T, int m, int r = 3> class WinogradDw : public FilterGradient<T>
   }
 
   // Sums of sums: the error of a long sum grows with the root of a few rounds, not of all.
-  void add_to_totals(Call& call, bool add) {
+  void add_to_totals(Dim piece, bool add) {
     const T* from = space_[products_].data();
     const Span<T> totals = space_[totals_];
-    call.parallel_ranges(totals.size(), 16384, [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i) totals[i] = add ? totals[i] + from[i] : from[i];
-    });
+    const Dim begin = piece * kTotalsTogether,
+              end = smaller_of(begin + kTotalsTogether, totals.size());
+    for (Dim i = begin; i < end; ++i) totals[i] = add ? totals[i] + from[i] : from[i];
+  }
+
+  Dim stored() const { return s_.filters * panels_ * g_.kernel[0]; }
+  Dim stored_together() const { return larger_of(divide_up(stored(), 64), 4); }
+  void store_filters(Dim piece) {
+    const Dim begin = piece * stored_together(),
+              end = smaller_of(begin + stored_together(), stored());
+    for (Dim i = begin; i < end; ++i)
+      store_filter(i / panels_ / g_.kernel[0], i / panels_ % g_.kernel[0], i % panels_);
   }
 
   // dW[f][(k, residue, c)] = Gᵀ P G for the columns of one panel.

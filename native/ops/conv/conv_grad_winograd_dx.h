@@ -14,19 +14,33 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
   explicit WinogradDx(const ConvShape& s) : s_(s), correlation_(mirrored(s)) {}
   Dim bytes() const override { return correlation_.bytes(); }
 
-  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
-    const Dim slabs = s_.taps() / 9;
+  void begin(Span<const T> dy, Span<const T> w, Span<T> dx, Dim at) override {
+    w_ = w;
     correlation_.begin_with(this->bias_values());
-    correlation_.run(
-        call, dy.data(), dx.data(), [&](Dim filter, Dim slab_tap, Dim, Dim panel, T* taps) {
-          const Dim first = panel * kPanel<T>, slab = s_.turned ? slab_tap : slabs - 1 - slab_tap;
-          const T* from = w.data() + s_.taps_at(0, filter, first) + slab * 9;
-          pack_transposed(from, s_.channel_pitch(), 9, smaller_of(s_.channels - first, kPanel<T>),
-                          taps);
-        });
+    correlation_.begin(dy.data(), dx.data(), at);
+  }
+  Dim stages() const override { return correlation_.stages(); }
+  Dim pieces(Dim stage) const override { return correlation_.pieces(stage); }
+  void run_piece(Dim stage, Dim piece) override {
+    correlation_.run_piece(stage, piece, LoadTaps{s_, w_.data()});
+  }
+  void run(Call& call, Span<const T> dy, Span<const T> w, Span<T> dx) override {
+    correlation_.begin_with(this->bias_values());
+    correlation_.run(call, dy.data(), dx.data(), LoadTaps{s_, w.data()});
   }
 
  private:
+  struct LoadTaps {
+    const ConvShape& s;
+    const T* w;
+    void operator()(Dim filter, Dim slab_tap, Dim, Dim panel, T* taps) const {
+      const Dim slabs = s.taps() / 9, first = panel * kPanel<T>,
+                slab = s.turned ? slab_tap : slabs - 1 - slab_tap;
+      const T* from = w + s.taps_at(0, filter, first) + slab * 9;
+      pack_transposed(from, s.channel_pitch(), 9, smaller_of(s.channels - first, kPanel<T>), taps);
+    }
+  };
+
   static CorrelationShape mirrored(const ConvShape& s) {
     const Geometry g(s);
     CorrelationShape c;
@@ -39,6 +53,7 @@ template <class T, int m> class WinogradDx : public InputGradient<T> {
 
   const ConvShape& s_;
   WinogradCorrelation<T, m, 3> correlation_;
+  Span<const T> w_;
 };
 
 // The same for 5×5: four kernels of 3×3, filled up with zeros.

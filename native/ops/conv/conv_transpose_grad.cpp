@@ -98,7 +98,8 @@ ConvShape prepare(const Call& call) {
 template <class T> void set_dbias(Call& call, const ConvShape& s, Span<const T> dy, Span<T> dbias) {
   ConvShape as_output = s;
   as_output.filters = s.channels, as_output.out = s.in;
-  conv_dbias<T>(call, as_output, dy, dbias);
+  BiasGradient<T> find_dbias(as_output, dy, dbias);
+  run_stages(call, {&find_dbias});
 }
 
 }  // namespace

@@ -55,30 +55,37 @@ template <class T, int m, int r> class WinogradCorrelation {
   Dim bytes() const { return space_.bytes(); }
   void begin_with(Span<const T> bias) { bias_ = bias; }  // one per output; empty for none
 
+  // Two stages (conv_grad_stages.h), the filters and the tiles; not where these go in rounds.
+  void begin(const T* x, T* y, Dim at) {
+    space_.open(at);
+    x_ = x, y_ = y;
+  }
+  Dim stages() const { return apart_ ? 0 : 2; }
+  Dim pieces(Dim stage) const {
+    return stage > 0 ? blocks_.count() * slab_pieces_
+                     : divide_up(panels_ * depth_, filters_together());
+  }
   // load_taps(i, slab tap, residue, panel, taps) gives taps[r·r][kPanel]: those of input i to the
   // outputs of one panel, and 0 where it has fewer.
+  template <class F> void run_piece(Dim stage, Dim piece, const F& load_taps) {
+    if (stage == 0) return transform_some_filters(piece, load_taps);
+    const auto memory = space_.borrow(scratch_);
+    Carver carver(memory.data());
+    const Dim slab = piece % slab_pieces_ * slab_piece_;
+    CorrelationTask(*this, carver)
+        .run(blocks_[piece / slab_pieces_], slab, smaller_of(slab_piece_, s_.out[0] - slab));
+  }
   template <class F> void run(Call& call, const T* x, T* y, const F& load_taps) {
-    space_.open();
-    x_ = x, y_ = y;
-    const Dim pieces = panels_ * depth_;
-    call.parallel_ranges(pieces, larger_of(divide_up(pieces, 64), 16), [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i) transform_filters(i / depth_, i % depth_, load_taps);
-    });
+    begin(x, y, 0);
+    call.parallel_for(pieces(0), [&](Dim piece) { transform_some_filters(piece, load_taps); });
     for (Dim first = 0; apart_ && first < blocks_.count(); first += round_blocks_)
       run_round(call, first, smaller_of(first + round_blocks_, blocks_.count()));
-    if (apart_) return;
-    call.parallel_for(blocks_.count() * slab_pieces_, [&](Dim index) {
-      const auto memory = space_.borrow(scratch_);
-      Carver carver(memory.data());
-      const Dim slab = index % slab_pieces_ * slab_piece_;
-      CorrelationTask(*this, carver)
-          .run(blocks_[index / slab_pieces_], slab, smaller_of(slab_piece_, s_.out[0] - slab));
-    });
+    if (!apart_) call.parallel_for(pieces(1), [&](Dim piece) { run_piece(1, piece, load_taps); });
   }
 
  private:
   static constexpr int kSide = m + r - 1, kPoints = kSide * kSide;
-  static constexpr Dim kLeastTiles = 30, kEnoughPieces = 48, kMostCores = 64;
+  static constexpr Dim kLeastTiles = 30, kFewTiles = 12, kEnoughPieces = 48, kMostCores = 64;
   static constexpr Dim kChannelsTogether = 2 * kPanel<T>;  // of a piece of a transform
   static constexpr Dim kTaskBytes = Dim(768)
                                     << 10;  // of V and P: a share of the second-level cache
@@ -90,10 +97,14 @@ template <class T, int m, int r> class WinogradCorrelation {
   }
   Dim filter_pitch() const { return packed_size<T>(depth_, s_.outputs); }
 
-  // More slabs share the ones that they all read, as long as enough tiles fit beside them.
+  // More slabs share the ones that they all read, as long as enough tiles fit beside them, and as
+  // there are pieces enough.
   Dim most_slabs() const {
     const Dim fitting = kTaskBytes / (kLeastTiles * kPoints * slab_pitch_ * Dim(sizeof(T)));
-    return larger_of(fitting - s_.slab_taps, 1);
+    const TileGrid<m> grid(s_.out[1], s_.out[2]);
+    const Dim blocks = divide_up(s_.images * grid.rows * grid.columns, kFewTiles);
+    const Dim few = divide_up(s_.out[0], divide_up(kEnoughPieces, larger_of(blocks, 1)));
+    return larger_of(smaller_of(fitting - s_.slab_taps, larger_of(few, 2)), 1);
   }
   // V and P of a block should stay in the second-level cache; but each block reads all of U, which
   // pays for enough tiles only. Small inputs are cut further, for several threads.
@@ -102,9 +113,10 @@ template <class T, int m, int r> class WinogradCorrelation {
     const Dim total = s_.images * grid_.rows * grid_.columns * slab_pieces_;
     return larger_of(
         smaller_of(clamp(kTaskBytes / per_tile, kLeastTiles, 120), total / kEnoughPieces),
-        s_.slab_taps > 1 ? 24
-        : filters_stay() ? 16
-                         : 20);
+        s_.slab_taps > 1  ? kFewTiles
+        : !filters_stay() ? 20
+        : total <= 96     ? 8
+                          : 16);
   }
   // Whether U stays in the second-level cache from block to block.
   bool filters_stay() const {
@@ -166,6 +178,13 @@ template <class T, int m, int r> class WinogradCorrelation {
       for (Dim n = 0; n < b.images; ++n)
         task.store_image(b, n, slab, channel, smaller_of(kChannelsTogether, s_.outputs - channel));
     });
+  }
+
+  Dim filters_together() const { return larger_of(divide_up(panels_ * depth_, 64), 4); }
+  template <class F> void transform_some_filters(Dim piece, const F& load_taps) {
+    const Dim begin = piece * filters_together(),
+              end = smaller_of(begin + filters_together(), panels_ * depth_);
+    for (Dim i = begin; i < end; ++i) transform_filters(i / depth_, i % depth_, load_taps);
   }
 
   // U[ξ][panel][k][o] = G g Gᵀ,  k = (slab tap, residue, input)
