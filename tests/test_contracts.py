@@ -29,8 +29,10 @@ RENAMED = {
 }
 
 # Inputs that only ours have; they come last. The pooling gradients need the shape of X, which the old kernels took from
-# the static shape of their output.
+# the static shape of their output; to the gradients of normalisations another gradient can be added on the way.
 ADDED = {
+    "LayerNormalizationGrad": ["added"],
+    "SimplifiedLayerNormalizationGrad": ["added"],
     "LSTMGrad": ["P"],
     "MaxPoolGrad": ["shape"],
     "AveragePoolGrad": ["shape"],

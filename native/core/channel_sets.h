@@ -54,8 +54,9 @@ class ChannelSets {
       return;
     }
     // summed and written: twice the work
-    const Dim grain =
-        count_ * elements() > kPointwiseGrain ? kPointwiseGrain / 8 : kPointwiseGrain / 2;
+    const Dim all = count_ * elements(), grain = all > kPointwiseGrain       ? kPointwiseGrain / 8
+                                                 : all > kPointwiseGrain / 4 ? kPointwiseGrain / 16
+                                                                             : kPointwiseGrain / 2;
     const Dim group = larger_of(1, grain / larger_of(1, elements()));
     call.parallel_ranges(count_, group, [&](Dim begin, Dim end) {
       for (Dim set = begin; set < end; ++set)

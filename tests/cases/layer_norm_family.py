@@ -56,6 +56,15 @@ SHAPES = [
     ("uniform data", (8, 31), -1, dict(x=lambda *s: uniform(*s, low=0.0, high=3.0))),
 ]
 
+# Those whose X_grad is added to something: short, long and uneven rows.
+ADDED = [
+    ("a few rows", (5, 16), -1, {}),
+    ("rows of an odd length", (7, 13), -1, {}),
+    ("a layer of a small transformer", (2, 17, 64), -1, {}),
+    ("a long row in pieces", (2, 16385), -1, {}),
+    ("two normalised axes", (4, 3, 10), 1, {}),
+]
+
 
 def rows(title, shape, axis, *, centred, keepdims=True, spread=1.0, dy=normal, x=None, scale=None):
     """Samples by name: dY, X, scale and bias, and the statistics of X as the forward operator gives them."""

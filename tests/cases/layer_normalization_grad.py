@@ -1,8 +1,9 @@
 from cases.case import Case
-from cases.layer_norm_family import SHAPES, rows
+from cases.layer_norm_family import ADDED, SHAPES, rows
+from cases.samples import normal
 
 
-def _case(title, shape, axis, more):
+def _case(title, shape, axis, more, **also):
     s, attributes = rows(title, shape, axis, centred=True, **more)
     return Case(
         title,
@@ -11,8 +12,12 @@ def _case(title, shape, axis, more):
         scale=s["scale"],
         mean=s["mean"],
         inv_std_dev=s["inv"],
+        **also,
         **attributes,
     )
 
 
-CASES = [_case(*row) for row in SHAPES]
+CASES = [
+    *(_case(*row) for row in SHAPES),
+    *(_case(f"added to something: {row[0]}", *row[1:], added=normal(*row[1])) for row in ADDED),
+]

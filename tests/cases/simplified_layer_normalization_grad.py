@@ -1,12 +1,22 @@
 from cases.case import Case
-from cases.layer_norm_family import SHAPES, rows
+from cases.layer_norm_family import ADDED, SHAPES, rows
+from cases.samples import normal
 
 
-def _case(title, shape, axis, more):
+def _case(title, shape, axis, more, **also):
     s, attributes = rows(title, shape, axis, centred=False, **more)
     return Case(
-        title, Y_grad=s["dY"], X=s["X"], scale=s["scale"], inv_std_var=s["inv"], **attributes
+        title,
+        Y_grad=s["dY"],
+        X=s["X"],
+        scale=s["scale"],
+        inv_std_var=s["inv"],
+        **also,
+        **attributes,
     )
 
 
-CASES = [_case(*row) for row in SHAPES]
+CASES = [
+    *(_case(*row) for row in SHAPES),
+    *(_case(f"added to something: {row[0]}", *row[1:], added=normal(*row[1])) for row in ADDED),
+]

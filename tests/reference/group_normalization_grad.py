@@ -5,8 +5,9 @@ import numpy as np
 from reference.means import mean_of
 
 
-def group_normalization_grad(dY, X, scale, *, epsilon, num_groups=1):
+def group_normalization_grad(dY, X, scale, Y=None, added=0.0, *, epsilon, num_groups=1):
     n, c = X.shape[:2]
+    dY = dY if Y is None else np.where(Y > 0, dY, 0)
     given, scale = scale.shape, scale.reshape(-1)
     groups = (n, num_groups, c // num_groups, int(np.prod(X.shape[2:], dtype=int)))
     x, dy = X.reshape(groups), dY.reshape(groups)
@@ -21,4 +22,4 @@ def group_normalization_grad(dY, X, scale, *, epsilon, num_groups=1):
         (dy * xhat).sum((0, 3)).reshape(shape).sum(1),
         dy.sum((0, 3)).reshape(shape).sum(1),
     )
-    return dx.reshape(X.shape), dscale.reshape(given), dbias.reshape(given)
+    return dx.reshape(X.shape) + added, dscale.reshape(given), dbias.reshape(given)

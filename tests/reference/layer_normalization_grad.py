@@ -23,9 +23,9 @@ def gradients(dY, xhat, scale, inv, centred=True):
     return dx * inv, (dY * xhat).sum(0), dY.sum(0)
 
 
-def layer_normalization_grad(Y_grad, X, scale, mean, inv_std_dev, *, axis=-1):
+def layer_normalization_grad(Y_grad, X, scale, mean, inv_std_dev, added=0.0, *, axis=-1):
     split = rows_and_columns(X, axis)
     inv = inv_std_dev.reshape(-1, 1)
     xhat = (X.reshape(split) - mean.reshape(-1, 1)) * inv
     dx, dscale, dbias = gradients(Y_grad.reshape(split), xhat, scale.reshape(-1), inv)
-    return dx.reshape(X.shape), dscale.reshape(scale.shape), dbias.reshape(scale.shape)
+    return dx.reshape(X.shape) + added, dscale.reshape(scale.shape), dbias.reshape(scale.shape)

@@ -17,6 +17,9 @@ const Contract& group_normalization_grad_contract() {
           .input("dY", "T[N, C, size...]", "cotangent of Y")
           .input("X", "T[N, C, size...]", "what went in")
           .input("scale", "T[K...]", "scale of each channel, or of each group as in opset 18")
+          .optional("Y", "T[N, C, size...]",
+                    "what a Relu behind it gave: dY counts where it is above 0")
+          .optional("added", "T[N, C, size...]", "what is added to dX")
           .output("dX", "T[N, C, size...]", "gradient of X")
           .output("dscale", "T[K...]", "gradient of the scale")
           .output("dbias", "T[K...]", "gradient of the bias");
@@ -25,7 +28,8 @@ const Contract& group_normalization_grad_contract() {
 
 template <class T> void group_normalization_grad(Call& call) {
   const Dim groups = checked_groups(call, "dY");
-  group_normalization<T>(call, groups, call.shape("scale").size() != call.dim("C"));
+  group_normalization<T>(call, groups, call.shape("scale").size() != call.dim("C"),
+                         call.input<T>("Y").data(), call.input<T>("added").data());
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(group_normalization_grad)
 

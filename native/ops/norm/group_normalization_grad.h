@@ -35,7 +35,19 @@ template <class T> struct GroupNorm {
   bool scale_per_group;  // opset 18: one scale for the channels of a group
   double epsilon;
   const T *dy, *x, *scale;
+  const T *y, *added;  // null where no Relu follows, and where dX is all
   T* dx;
+
+  // dY of elements [at, at + n): behind a Relu it counts where the result is above 0.
+  ONNXGRAD_INLINE Vec<T> cotangents(Dim at, Dim n) const {
+    const Vec<T> own = load_some<T>(dy + at, n);
+    return y ? select(load_some<T>(y + at, n) > Vec<T>{}, own, Vec<T>{}) : own;
+  }
+  ONNXGRAD_INLINE Vec<double> wide_cotangents(Dim at) const {
+    const Vec<double> own = load_double(dy + at);
+    return y ? select(load_double(y + at) > Vec<double>{}, own, Vec<double>{}) : own;
+  }
+  double cotangent(Dim at) const { return y && !(y[at] > T(0)) ? 0.0 : double(dy[at]); }
 };
 
 // What a group gives: its statistics, the true mean being mean + off, and Σg, Σ g·(X − mean).
@@ -47,8 +59,7 @@ struct GroupTerms {
 template <class T> Sums sum_piece(const GroupNorm<T>& s, const ChannelSets::SetPiece& p, T mean) {
   double total[3] = {};
   add_sums<3, T>(p.size, total, [&](Dim k, Dim n, Vec<T>(&sum)[3]) ONNXGRAD_LAMBDA {
-    const Vec<T> dy = load_some<T>(s.dy + p.at + k, n),
-                 centred = centred_part<T>(s.x + p.at + k, n, mean);
+    const Vec<T> dy = s.cotangents(p.at + k, n), centred = centred_part<T>(s.x + p.at + k, n, mean);
     sum[0] = fma(centred, centred, sum[0]);
     sum[1] += dy;
     sum[2] = fma(dy, centred, sum[2]);
@@ -58,12 +69,12 @@ template <class T> Sums sum_piece(const GroupNorm<T>& s, const ChannelSets::SetP
 // The same, of which the last two lose nothing to the rounding of terms and sums: a quarter slower.
 template <class T>
 Sums sum_piece_exactly(const GroupNorm<T>& s, const ChannelSets::SetPiece& p, T mean) {
-  const T *dy = s.dy + p.at, *x = s.x + p.at;
+  const T* x = s.x + p.at;
   WideSum<T, Vec<double>> dy_sums, product_sums;
   Vec<double> square_sums{};
   Dim i = 0;
   for (; i + lanes<double> <= p.size; i += lanes<double>) {
-    const Vec<double> cotangents = load_double(dy + i),
+    const Vec<double> cotangents = s.wide_cotangents(p.at + i),
                       centred = load_double(x + i) - splat<double>(double(mean));
     square_sums = fma(centred, centred, square_sums);
     dy_sums.add(cotangents), product_sums.add_product(cotangents, centred);
@@ -73,7 +84,8 @@ Sums sum_piece_exactly(const GroupNorm<T>& s, const ChannelSets::SetPiece& p, T 
   for (; i < p.size; ++i) {
     const double centred = double(x[i]) - double(mean);
     squares += centred * centred;
-    dy_sum.add(double(dy[i])), product_sum.add_product(double(dy[i]), centred);
+    const double cotangent = s.cotangent(p.at + i);
+    dy_sum.add(cotangent), product_sum.add_product(cotangent, centred);
   }
   return {{squares, dy_sum.value(), product_sum.value()}};
 }
@@ -125,14 +137,17 @@ template <class T, class Go> void set_group(const ChannelSets& sets, Dim set, co
     const Vec<T> factor =
         splat<T>(T(t.inv * double(s.scale[s.scale_per_group ? channel / sets.rows() : channel])));
     fill<T>(Span<T>(s.dx + p.at, p.size), streamed, [&](Dim k, Dim n) ONNXGRAD_LAMBDA {
-      return fma(factor, load_some<T>(s.dy + p.at + k, n),
-                 fma(slope, load_some<T>(s.x + p.at + k, n) - mean, offset));
+      const Vec<T> dx = fma(factor, s.cotangents(p.at + k, n),
+                            fma(slope, load_some<T>(s.x + p.at + k, n) - mean, offset));
+      return s.added ? dx + load_some<T>(s.added + p.at + k, n) : dx;
     });
     if (streamed) stream_done();
   });
 }
 
-template <class T> void group_normalization(Call& call, Dim groups, bool scale_per_group) {
+// `y`: the result, where a Relu follows; `added`: what dX is added to. Null for none.
+template <class T> void group_normalization(Call& call, Dim groups, bool scale_per_group,
+                                            const T* y = nullptr, const T* added = nullptr) {
   const Shape& shape = call.shape("X");
   const Dim size = shape.product(2, shape.rank());
   const ChannelSets sets = ChannelSets::of_groups(shape[0], shape[1], groups, size);
@@ -150,6 +165,8 @@ template <class T> void group_normalization(Call& call, Dim groups, bool scale_p
                  call.input<T>("dY").data(),
                  call.input<T>("X").data(),
                  call.input<T>("scale").data(),
+                 y,
+                 added,
                  nullptr};
   s.dx = call.output<T>("dX").data();
   const Span<T> dscale = call.output<T>("dscale"), dbias = call.output<T>("dbias");

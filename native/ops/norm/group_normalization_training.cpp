@@ -10,6 +10,7 @@ const Contract& group_normalization_training_contract() {
               "mean, var over each group of channels of an image; Y = (X − mean)·inv·scale + bias, "
               "inv = 1/√(var + epsilon)")
           .accuracy(Measure::rms, 2e-6, 1e-13)
+          .attr("activation", "none", {"none", "relu"}, "relu: negative results become 0")
           .attr("epsilon", 1e-5f, "added to the variance")
           .attr("num_groups", 1, "number of groups that the channels are divided into")
           .within(1)
@@ -32,7 +33,8 @@ template <class T> void group_normalization_training(Call& call) {
   const T *x = call.input<T>("X").data(), *scale = call.input<T>("scale").data(),
           *bias = call.input<T>("bias").data();
   const double epsilon = double(call.real("epsilon"));
-  const bool streamed = 2 * shape.size() * Dim(sizeof(T)) > kStreamBytes;
+  const bool streamed = 2 * shape.size() * Dim(sizeof(T)) > kStreamBytes,
+             cut = call.text("activation") == "relu";
   const Span<T> y = call.output<T>("Y");
   space.open();
   Sums* sums = space[all_sums].data();
@@ -47,7 +49,8 @@ template <class T> void group_normalization_training(Call& call) {
       const Vec<T> factor = splat<T>(T(slope)),
                    offset = splat<T>(T(double(bias[k]) - s.mean.off * slope));
       fill<T>(y.part(p.at, p.size), streamed, [&](Dim at, Dim n) ONNXGRAD_LAMBDA {
-        return fma(load_some<T>(x + p.at + at, n) - mean, factor, offset);
+        const Vec<T> result = fma(load_some<T>(x + p.at + at, n) - mean, factor, offset);
+        return cut ? select(result < Vec<T>{}, Vec<T>{}, result) : result;  // NaN stays
       });
       if (streamed) stream_done();
     });

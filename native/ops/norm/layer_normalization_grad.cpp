@@ -17,6 +17,7 @@ const Contract& layer_normalization_grad_contract() {
           .input("mean", "T[rows...]", "mean of each row, as LayerNormalization gives it")
           .input("inv_std_dev", "T[rows...]",
                  "1 / √(variance + epsilon) of each row, as LayerNormalization gives it")
+          .optional("added", "T[shape...]", "what is added to X_grad")
           .output("X_grad", "T[shape...]", "gradient of X")
           .output("scale_grad", "T[columns...]", "gradient of the scale")
           .output("bias_grad", "T[columns...]", "gradient of the bias");

@@ -18,7 +18,8 @@ enum class Normalization { centred, uncentred, inverted };
 template <class T> struct LayerNorm {
   Dim rows, columns;
   const T *dy, *x, *scale, *bias, *mean,
-      *inv;  // x is Y for the inverted form; mean or bias may be null
+      *inv;        // x is Y for the inverted form; mean or bias may be null
+  const T* added;  // to dX; may be null
   T* dx;
   bool streamed;  // dX is larger than the caches, and its rows are aligned
 };
@@ -85,7 +86,8 @@ template <Normalization kind, int count, class T> void add_rows(const LayerNorm<
       const Dim at = (row + r) * s.columns + i;
       const Vec<T> dy = load_some<T>(s.dy + at, n), g = dy * held[r].inv;
       const Vec<T> c = centred<kind, T>(s, row + r, i, n, held[r].mean);
-      const Vec<T> dx = fma(c, held[r].slope, fma(g, scale, held[r].offset));
+      Vec<T> dx = fma(c, held[r].slope, fma(g, scale, held[r].offset));
+      if (s.added) dx += load_some<T>(s.added + at, n);
       s.streamed ? stream<T>(s.dx + at, dx) : store_some<T>(s.dx + at, dx, n);
       dscale_sum = fma(kind == Normalization::inverted ? dy : g, c, dscale_sum);
       dbias_sum += dy;
@@ -211,9 +213,11 @@ void layer_normalization(Call& call, const char* x, const char* mean, const char
                  nullptr,
                  call.input<T>(inv).data(),
                  nullptr,
+                 nullptr,
                  false};
   if (kind == Normalization::inverted) s.bias = call.input<T>("bias").data();
   if (kind == Normalization::centred) s.mean = call.input<T>(mean).data();
+  if (kind != Normalization::inverted) s.added = call.input<T>("added").data();
   s.dx = call.output<T>("X_grad").data();
   s.streamed = columns % lanes<T> == 0 &&
                reinterpret_cast<std::uintptr_t>(s.dx) % kVectorBytes == 0 &&

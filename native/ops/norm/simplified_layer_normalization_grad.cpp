@@ -15,6 +15,7 @@ const Contract& simplified_layer_normalization_grad_contract() {
           .input("X", "T[shape...]", "what went in")
           .input("scale", "T[columns...]", "scale, of the normalised axes")
           .input("inv_std_var", "T[rows...]", "1 / √(mean of squares + epsilon) of each row")
+          .optional("added", "T[shape...]", "what is added to X_grad")
           .output("X_grad", "T[shape...]", "gradient of X")
           .output("scale_grad", "T[columns...]", "gradient of the scale");
   return c;

@@ -1,4 +1,5 @@
-"""GroupNorm that exporters write as an InstanceNormalization of reshaped groups, a product and a sum."""
+"""GroupNorm that exporters write as an InstanceNormalization of reshaped groups, a product and a sum; and the
+Relu behind any normalisation over groups."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from onnxgrad.graph.patterns.matching import Sight
 
 def see_group_norm(sight: Sight, node: ir.Node) -> str | None:
     """As [N, groups, rest] to InstanceNormalization and back; then Mul and Add with a number per channel, if any."""
-    if node.op_type != "InstanceNormalization" or node.domain:
+    if node.domain or node.op_type not in ("InstanceNormalization", "GroupNormalization"):
+        return None
+    return _in_parts(sight, node) or _with_relu(sight, node)
+
+
+def _in_parts(sight: Sight, node: ir.Node) -> str | None:
+    if node.op_type != "InstanceNormalization":
         return None
     inner, scale, shift = node.inputs
     reshape = sight.maker(inner, "Reshape")
@@ -28,9 +35,36 @@ def see_group_norm(sight: Sight, node: ir.Node) -> str | None:
         if not _all(sight, scale, 1.0) or not _all(sight, shift, 0.0):
             return None
         end, scale, shift = own
+    return _written(sight, node, end, (x, scale, shift), groups)
+
+
+def _with_relu(sight: Sight, node: ir.Node) -> str | None:
+    """One operator that is followed by a Relu; alone it stays what it is."""
+    channels = sight.dims(node.inputs[1])
+    groups = sight.attribute(node, "num_groups", None)
+    if node.op_type == "InstanceNormalization":
+        groups = channels[0] if channels is not None else None
+    if not isinstance(groups, int) or groups < 1 or not sight.is_float(node.outputs[0]):
+        return None
+    if _relu(sight, node.outputs[0]) is None:
+        return None
+    return _written(sight, node, node.outputs[0], node.inputs, groups)
+
+
+def _written(sight: Sight, node: ir.Node, end: ir.Value, inputs, groups: int) -> str:
     settings = {"epsilon": float(sight.attribute(node, "epsilon", 1e-5)), "num_groups": groups}
-    sight.replace(end, sight.op.GroupNormalizationTraining(x, scale, shift, **settings))
+    relu = _relu(sight, end)
+    if relu is not None:
+        end, settings["activation"] = relu, "relu"
+    sight.replace(end, sight.op.GroupNormalizationTraining(*inputs, **settings))
     return "GroupNormalizationTraining"
+
+
+def _relu(sight: Sight, value: ir.Value) -> ir.Value | None:
+    """The result of a Relu that alone reads a value."""
+    reader = sight.reader(value)
+    alone = reader is not None and reader.op_type == "Relu" and not reader.domain
+    return reader.outputs[0] if alone else None
 
 
 def _groups(whole, inner) -> int | None:

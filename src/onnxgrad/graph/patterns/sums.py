@@ -1,0 +1,65 @@
+"""A gradient that is added to what a normalisation's kernel has just written: the kernel can add it itself.
+
+    d = NormalizationGrad(…)  total = Add(other, d)   →   total = NormalizationGrad(…, other)
+
+So it is at every branch that begins with a normalisation: residual layers, DenseNets. One node less, and one pass over
+memory.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnxgrad.graph.infer import dims
+
+_DOMAIN = "com.microsoft"
+# operator -> where it takes what is added
+_ADDED = {
+    "GroupNormalizationGrad": 4,
+    "LayerNormalizationGrad": 5,
+    "SimplifiedLayerNormalizationGrad": 4,
+}
+
+
+def join_sums(graph: ir.Graph) -> int:
+    """Join sums to the kernels before them; return how many. What is added must be there when the kernel begins."""
+    place = {node: i for i, node in enumerate(graph)}
+    joined = 0
+    for node in list(graph):
+        if node.op_type != "Add" or node.domain or node.outputs[0].is_graph_output():
+            continue
+        for gradient, other in (node.inputs, node.inputs[::-1]):
+            if _adds(gradient, other, place):
+                _join(node, gradient, other)
+                joined += 1
+                break
+    return joined
+
+
+def _adds(gradient: ir.Value | None, other: ir.Value | None, place: dict[ir.Node, int]) -> bool:
+    kernel = None if gradient is None or other is None else gradient.producer()
+    if (
+        kernel is None
+        or kernel.domain != _DOMAIN
+        or kernel.op_type not in _ADDED
+        or kernel not in place
+    ):
+        return False
+    free = len(kernel.inputs) <= _ADDED[kernel.op_type]
+    alone = len(gradient.uses()) == 1 and not gradient.is_graph_output()
+    if not free or not alone or gradient is not kernel.outputs[0] or gradient.dtype != other.dtype:
+        return False
+    shape = dims(gradient)
+    if shape is None or None in shape or dims(other) != shape:
+        return False
+    maker = other.producer()
+    return maker is None or (maker in place and place[maker] < place[kernel])
+
+
+def _join(node: ir.Node, gradient: ir.Value, other: ir.Value) -> None:
+    kernel = gradient.producer()
+    node.outputs[0].replace_all_uses_with(gradient)
+    node.graph.remove(node, safe=True)
+    at = _ADDED[kernel.op_type]
+    kernel.resize_inputs(at + 1)
+    kernel.replace_input_with(at, other)
