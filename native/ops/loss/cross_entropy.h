@@ -87,6 +87,12 @@ ONNXGRAD_INLINE double weight_of(const Classes& s, const I* labels, const T* wei
 
 template <class T, class I>
 double sum_of_weights(const Classes& s, const I* labels, const T* weights) {
+  if (!weights && !s.has_ignored) return double(s.labels());
+  if (!weights) {
+    Dim counted = 0;
+    for (Dim k = 0; k < s.labels(); ++k) counted += Dim(labels[k]) != s.ignored;
+    return double(counted);
+  }
   LongSum sum;
   for (Dim k = 0; k < s.labels(); ++k) sum.add(weight_of<T, I>(s, labels, weights, k));
   return sum.value();
@@ -204,10 +210,13 @@ template <class T, class I> void cross_entropy_grad(Call& call, Classes s, const
   space.open();
   T* factor = space[factors].data();
   const double whole = s.reduction == Reduction::mean ? sum_of_weights<T, I>(s, label, weight) : 1;
-  for (Dim k = 0; k < s.labels(); ++k) {
-    const double w = weight_of<T, I>(s, label, weight, k);
-    factor[k] = w == 0 ? T(0) : T(w * double(dy[s.reduction == Reduction::none ? k : 0]) / whole);
-  }
+  if (!weight && !s.has_ignored && s.reduction != Reduction::none)
+    std::fill(factor, factor + s.labels(), T(double(dy[0]) / whole));
+  else
+    for (Dim k = 0; k < s.labels(); ++k) {
+      const double w = weight_of<T, I>(s, label, weight, k);
+      factor[k] = w == 0 ? T(0) : T(w * double(dy[s.reduction == Reduction::none ? k : 0]) / whole);
+    }
   const bool streamed = 2 * d.size() * Dim(sizeof(T)) > kStreamBytes;
   if (s.inner == 1)
     return call.parallel_ranges(s.outer, rows_together(s.classes), [&](Dim begin, Dim end) {

@@ -46,13 +46,17 @@ void set_log_columns(const Classes& s, const T* x, T* log_prob, Dim from, Dim to
   });
 }
 
-template <class T> void set_log_prob(Call& call, const Classes& s, const T* x, T* log_prob) {
+// done(begin, end) follows for the labels [begin, end) of each piece of work.
+template <class T, class F>
+void set_log_rows(Call& call, const Classes& s, const T* x, T* log_prob, F&& done) {
   const bool streamed = false;  // the loss reads log_prob next
-  if (s.inner == 1)
-    return call.parallel_ranges(s.outer, rows_together(s.classes), [&](Dim begin, Dim end) {
-      for (Dim k = begin; k < end; ++k)
-        set_log_row<T>(s.classes, x + k * s.classes, log_prob + k * s.classes, streamed);
-    });
+  call.parallel_ranges(s.outer, rows_together(s.classes), [&](Dim begin, Dim end) {
+    for (Dim k = begin; k < end; ++k)
+      set_log_row<T>(s.classes, x + k * s.classes, log_prob + k * s.classes, streamed);
+    done(begin, end);
+  });
+}
+template <class T> void set_all_log_columns(Call& call, const Classes& s, const T* x, T* log_prob) {
   constexpr Dim kWidth = 256;
   const Dim stripes = divide_up(s.inner, kWidth), slab = s.classes * s.inner;
   call.parallel_for(s.outer * stripes, [&](Dim piece) {
@@ -69,20 +73,33 @@ template <class T, class I> void run(Call& call, const Classes& s) {
   call.set_dims("loss...", s.reduction == Reduction::none ? call.shape("labels") : Shape{});
   const I* labels = call.input<I>("labels").data();
   const T* weights = call.input<T>("weights").data();
+  Workspace space;
+  const Dim together = s.inner == 1 ? rows_together(s.classes) : larger_of(s.labels(), 1),
+            pieces = divide_up(s.labels(), together);
+  const auto partial = space.shared<LongSum>(pieces);
+  Workspace::acquire(call, space.bytes());
   const Span<T> loss = call.output<T>("output"), log_prob = call.output<T>("log_prob");
-  set_log_prob<T>(call, s, call.input<T>("scores").data(), log_prob.data());
-  LongSum sum;
-  for (Dim k = 0; k < s.labels(); ++k) {
-    const double w = weight_of<T, I>(s, labels, weights, k);
-    const double value =
-        w == 0
-            ? 0
-            : -w *
-                  double(
-                      log_prob[(k / s.inner * s.classes + Dim(labels[k])) * s.inner + k % s.inner]);
-    if (s.reduction == Reduction::none) loss[k] = T(value);
-    sum.add(value);
+  space.open();
+  const Span<LongSum> sums = space[partial];
+  const T* x = call.input<T>("scores").data();
+  const auto add_losses = [&](Dim begin, Dim end) {
+    LongSum sum;
+    for (Dim k = begin; k < end; ++k) {
+      const double w = weight_of<T, I>(s, labels, weights, k);
+      const Dim at = (k / s.inner * s.classes + Dim(labels[k])) * s.inner + k % s.inner;
+      const double value = w == 0 ? 0 : -w * double(log_prob[at]);
+      if (s.reduction == Reduction::none) loss[k] = T(value);
+      sum.add(value);
+    }
+    sums[begin / together] = sum;
+  };
+  if (s.inner == 1) set_log_rows<T>(call, s, x, log_prob.data(), add_losses);
+  if (s.inner != 1) {
+    set_all_log_columns<T>(call, s, x, log_prob.data());
+    if (pieces) add_losses(0, s.labels());
   }
+  LongSum sum;
+  for (const LongSum& one : sums) sum.add(one);
   if (s.reduction == Reduction::sum) loss[0] = T(sum.value());
   const double whole =
       sum_of_weights<T, I>(s, labels, weights);  // 0 when every label is ignored; so is the loss

@@ -34,25 +34,29 @@ PooledPlanes prepare(const Call& call, const Shape& in) {
   return {in[0] * in[1], in.product(2, in.rank()), out.product(2, out.rank())};
 }
 
+// Planes of a piece of work, `each` elements of `all`.
+Dim planes_together(Dim all, Dim each) {
+  return larger_of(1, pointwise_grain(all) / larger_of(1, each));
+}
+
 template <class I> void check_planes(Call& call, const PooledPlanes& s) {
   const I* indices = call.input<I>("Indices").data();
   std::atomic<Dim> first_bad{s.count};
-  call.parallel_ranges(
-      s.count, larger_of(1, kPointwiseGrain / larger_of(1, s.out)), [&](Dim begin, Dim end) {
-        for (Dim p = begin; p < end; ++p) {
-          // the highest bit is set as soon as one index is below the plane or beyond it
-          std::uint64_t outside = 0;
-          const auto first = std::uint64_t(p * s.in), last = std::uint64_t(s.in) - 1;
-          for (Dim k = 0; k < s.out; ++k) {
-            const auto at = std::uint64_t(std::int64_t(indices[p * s.out + k])) - first;
-            outside |= at | (last - at);
-          }
-          if (outside >> 63 == 0) continue;
-          Dim known = first_bad.load();
-          while (p < known && !first_bad.compare_exchange_weak(known, p)) {
-          }
-        }
-      });
+  call.parallel_ranges(s.count, planes_together(s.count * s.out, s.out), [&](Dim begin, Dim end) {
+    for (Dim p = begin; p < end; ++p) {
+      // the highest bit is set as soon as one index is below the plane or beyond it
+      std::uint64_t outside = 0;
+      const auto first = std::uint64_t(p * s.in), last = std::uint64_t(s.in) - 1;
+      for (Dim k = 0; k < s.out; ++k) {
+        const auto at = std::uint64_t(std::int64_t(indices[p * s.out + k])) - first;
+        outside |= at | (last - at);
+      }
+      if (outside >> 63 == 0) continue;
+      Dim known = first_bad.load();
+      while (p < known && !first_bad.compare_exchange_weak(known, p)) {
+      }
+    }
+  });
   const Dim p = first_bad;
   for (Dim k = p * s.out; p < s.count; ++k)
     if (Dim(indices[k]) < p * s.in || Dim(indices[k]) >= (p + 1) * s.in)
@@ -73,7 +77,7 @@ template <class T> void max_pool_grad(Call& call) {
     const I* indices = call.input<I>("Indices").data();
     const T* dy = call.input<T>("dY").data();
     T* dx = call.output<T>("dX").data();
-    call.parallel_ranges(s.count, larger_of(1, kPointwiseGrain / larger_of(1, s.in + s.out)),
+    call.parallel_ranges(s.count, planes_together(s.count * (s.in + s.out), s.in + s.out),
                          [&](Dim begin, Dim end) {
                            for (Dim p = begin; p < end; ++p) {
                              fill<T>(Span<T>(dx + p * s.in, s.in), false,

@@ -148,7 +148,7 @@ template <class T> void max_pool_training(Call& call) {
   const Dim planes = call.dim("N") * call.dim("C"), in = w[0].in * w[1].in * w[2].in,
             rows = w[0].out * w[1].out;
   const Dim together =
-      larger_of(1, 8192 / larger_of(1, rows * w[2].out * Dim(w[1].kernel * w[2].kernel)));
+      larger_of(1, 2048 / larger_of(1, rows * w[2].out * Dim(w[1].kernel * w[2].kernel)));
   Workspace space;
   const auto scratch = space.scratch<T>(row.size(), divide_up(planes, together));
   Workspace::acquire(call, space.bytes());

@@ -50,8 +50,8 @@ template <class T> struct LinearBackward {
     });
   }
 
-  // sums[c] = Σ_i terms[i·pitch + c]. What rounding loses is summed beside the sum: equal cotangents
-  // would drift otherwise. Rows go to four sums in turn, which do not wait for each other.
+  // sums[c] = Σ_i terms[i·pitch + c]. What rounding loses is summed beside the sum: equal
+  // cotangents would drift otherwise. Rows go to four sums in turn, which do not wait.
   void sum_rows(const T* terms, Dim pitch, Dim width, T* sums) const {
     each_register<T>(0, width, [&](Dim c, Dim n) ONNXGRAD_LAMBDA {
       constexpr int chains = 4;
