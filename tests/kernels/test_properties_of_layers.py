@@ -1,4 +1,4 @@
-"""Linear layers, attention, quantisation, Gelu and dropout on inputs that nobody thought of."""
+"""Linear layers, attention, quantisation, Gelu, gates and dropout on inputs that nobody thought of."""
 
 from __future__ import annotations
 
@@ -131,6 +131,18 @@ def gelu(draw, op):
 
 
 @st.composite
+def gate(draw, op):
+    shape = draw(st.lists(some((0, 1, 3, 17, 65)), min_size=1, max_size=3))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    half = tuple(shape)
+    shape[axis] *= 2
+    arrays = {"X": normal_numbers(draw, *shape, spread=draw(some((0.1, 1, 4))))}
+    if op == "GateGrad":
+        arrays = {"dY": normal_numbers(draw, *half), **arrays}
+    return case_of(arrays, axis=axis, form=draw(some(("tanh", "linear"))))
+
+
+@st.composite
 def seeded_dropout(draw, op):
     shape = tuple(draw(st.lists(some((0, 1, 3, 17, 65)), max_size=3)))
     key = np.array([draw(st.integers(-(2**62), 2**62)), draw(st.integers(0, 2**40))], np.int64)
@@ -148,6 +160,8 @@ OPERATORS = {
     "LearnedFakeQuantGrad": quantised,
     "QuantObserver": observed,
     "GeluTraining": gelu,
+    "GateTraining": gate,
+    "GateGrad": gate,
     "SeededDropout": seeded_dropout,
 }
 

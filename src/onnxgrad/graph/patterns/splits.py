@@ -31,6 +31,31 @@ def see_split(sight: Sight, node: ir.Node) -> str | None:
     return "Split"
 
 
+def whole_of(sight: Sight, a: ir.Value, b: ir.Value) -> tuple[ir.Value, int] | None:
+    """The tensor whose halves a and b are, in this order, and along which axis; nothing else reads them."""
+    first, second = a.producer(), b.producer()
+    if first is None or second is None or not (sight.read_once(a) and sight.read_once(b)):
+        return None
+    if first is second and first.op_type == "Split" and not first.domain:
+        shape = sight.dims(first.inputs[0])
+        if shape is None or tuple(first.outputs) != (a, b) or sight.dims(a) != sight.dims(b):
+            return None
+        return first.inputs[0], sight.attribute(first, "axis", 0) % len(shape)
+    if (
+        first.op_type != "Slice"
+        or second.op_type != "Slice"
+        or first.inputs[0] is not second.inputs[0]
+    ):
+        return None
+    before, after = _piece(sight, first), _piece(sight, second)
+    if before is None or after is None or before[0] != after[0]:
+        return None
+    axis, middle = before[0], before[2]
+    size = sight.dims(first.inputs[0])[axis]
+    halves = before[1] == 0 and after[1] == middle and after[2] == size and 2 * middle == size
+    return (first.inputs[0], axis) if halves else None
+
+
 def _piece(sight: Sight, node: ir.Node) -> tuple[int, int, int] | None:
     """Axis, begin and end of a slice along one axis, step by step; None of anything else, or of nothing."""
     shape = sight.dims(node.inputs[0])
