@@ -9,16 +9,19 @@ bench/products.py prints) adds the share of it that linear layers reach.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 STEPS, FIRST = 8, 2  # the first ones allocate
+MOST, SECONDS = 40, 1.5  # of short steps
 
 
 @dataclass
@@ -51,7 +54,20 @@ class Profile:
     between: float  # in onnxruntime from node to node, and in Python
 
 
-def profile(model: str, batch: str, loss: str = "cross_entropy", steps: int = STEPS) -> Profile:
+def turns(steps: int | None = None) -> Iterator[int]:
+    """So many steps; without a number several, and more where they are short: other work of the machine hits most."""
+    begun = time.perf_counter()
+    for turn in itertools.count():
+        if turn >= (steps or STEPS) and (
+            steps or turn >= MOST or time.perf_counter() > begun + SECONDS
+        ):
+            return
+        yield turn
+
+
+def profile(
+    model: str, batch: str, loss: str = "cross_entropy", steps: int | None = None
+) -> Profile:
     """Train for some steps on one thread, with onnxruntime's own profiler switched on."""
     import numpy as np
     import onnx
@@ -83,15 +99,12 @@ def profile(model: str, batch: str, loss: str = "cross_entropy", steps: int = ST
             x, y = data["x"], data["y"]
         whole, optimizer, python = [], [], []
         trainer = onnxgrad.Trainer(onnx.load(model), loss=loss, threads=1)
-        for _ in range(steps):
-            before, wall, begin = (
-                dict(trainer.clock.seconds),
-                time.perf_counter(),
-                time.process_time(),
-            )
+        for _ in turns(steps):
+            before, begin = dict(trainer.clock.seconds), time.process_time()
+            wall = time.perf_counter()
             trainer.step(x, y)
-            whole.append(time.process_time() - begin)
             wall = time.perf_counter() - wall
+            whole.append(time.process_time() - begin)
             parts = {k: v - before.get(k, 0.0) for k, v in trainer.clock.seconds.items()}
             optimizer.append(parts["optimizer"])
             python.append(wall - parts["optimizer"] - parts["forward and backward"])

@@ -25,7 +25,6 @@ from pathlib import Path
 
 CORES = (2, 4, 8, 16, 32)
 WAKE = 3.0  # µs to wake a pool whose threads wait for work
-STEPS = 8  # of each piece the quickest time counts: the first steps allocate, and a machine does other things
 LEAST_PIECE = 10.0  # µs of onnxruntime's own pieces
 # Operators whose kernels in onnxruntime 1.31 were seen to wake a second thread (bench/shared_nodes.py looks). Not among
 # them: Pad, Slice, Sum, Where, InstanceNormalization, and a Transpose of more than one axis, which no step here has.
@@ -62,9 +61,13 @@ def cut(op: str, us: float) -> dict:
 
 
 def metered(model: str, batch: str, loss: str) -> list[dict]:
-    """The calls of our operators in one step."""
+    """The calls of our operators in one step.
+
+    Of each piece the quickest time counts: the first steps allocate, and a machine does other things.
+    """
     import numpy as np
     import onnx
+    from profiled import turns
 
     import onnxgrad
 
@@ -73,7 +76,7 @@ def metered(model: str, batch: str, loss: str) -> list[dict]:
         x, y = data["x"], data["y"]
     trainer = onnxgrad.Trainer(onnx.load(model), loss=loss, threads=1)
     found = []
-    for _ in range(STEPS):
+    for _ in turns():
         log.write_text("")
         trainer.step(x, y)
         calls = [json.loads(line) for line in log.read_text().splitlines()]

@@ -70,6 +70,13 @@ def register(
     return session_options
 
 
+def disable(options: onnxruntime.SessionOptions, *optimizers: str) -> onnxruntime.SessionOptions:
+    """Turn optimizers of ONNX Runtime off in options that the library is not yet registered with."""
+    names = filter(None, (_entry(options, _DISABLED), *optimizers))
+    options.add_session_config_entry(_DISABLED, ";".join(names))
+    return options
+
+
 def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
     try:
         return options.get_session_config_entry(key)

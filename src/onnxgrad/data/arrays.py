@@ -204,6 +204,8 @@ class Names:
         return given
 
     def _named(self, value: Any, names: tuple[str, ...], what: str, kind: str) -> dict[str, Any]:
+        if type(value) is np.ndarray and len(names) == 1:  # mostly: in every step
+            return {names[0]: value}
         if isinstance(value, Mapping):
             return {name: array_of(v) for name, v in value.items()}
         if isinstance(value, (tuple, list)) and len(names) > 1 and len(value) == len(names):

@@ -66,15 +66,18 @@ class Group:
                     rank,
                 )
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self) -> contextlib.AbstractContextManager[None]:
         """Within it, an error of this process becomes a ParallelError of the others."""
+        return contextlib.nullcontext() if self.size == 1 else self._telling()
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
         try:
             yield
         except ParallelError:
             raise  # all know it
         except BaseException as error:
-            if self.size > 1 and not _is_told(error):
+            if not _is_told(error):
                 error.told_to_all = True
                 self.communicator.all_gather(("", _sentence(error), None))
             raise

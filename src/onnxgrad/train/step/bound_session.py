@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from onnxgrad.ort import HeldModel, session
+from onnxgrad.ort import HeldModel, disable, session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -31,6 +31,20 @@ def session_options(threads: int | None) -> onnxruntime.SessionOptions:
     options.enable_mem_pattern = False
     options.log_severity_level = 4  # warnings are about shapes that it reuses; errors are raised
     return options
+
+
+def keep_layout(
+    options: onnxruntime.SessionOptions, model: onnx.ModelProto
+) -> onnxruntime.SessionOptions:
+    """Leave images as they lie, where no convolution has weights that stay.
+
+    onnxruntime blocks the channels of such convolutions once. Without one it would do so around every pool, in each
+    step.
+    """
+    fixed = {tensor.name for tensor in model.graph.initializer}
+    if any(n.op_type == "Conv" and n.input[1] in fixed for n in model.graph.node):
+        return options
+    return disable(options, "NchwcTransformer")
 
 
 def _waiting(version: str) -> dict[str, str]:

@@ -158,14 +158,28 @@ def _text(dims: tuple) -> str:
     return "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"
 
 
+# Both are asked of every batch: one reduction is quicker than a comparison with a result as large as the array.
+
+
+def _holds_nan(array: np.ndarray) -> bool:
+    least = np.minimum.reduce(array, axis=None)  # which passes NaN on
+    return bool(least != least)
+
+
+def _lies_within(labels: np.ndarray, classes: int) -> bool:
+    """Whether every label is 0 to classes - 1."""
+    least = np.minimum.reduce(labels, axis=None)
+    return bool(least >= 0 and np.maximum.reduce(labels, axis=None) < classes)
+
+
 def _check_values(array: np.ndarray, e: Expected, batch: Batch) -> None:
     if array.size == 0:
         return
     if array.dtype.kind == "f":
-        if not e.gaps and np.isnan(array.min()):  # min passes NaN on, and is faster than isnan
+        if not e.gaps and _holds_nan(array):
             row = int(np.argwhere(np.isnan(array))[0][0]) if array.ndim else 0
             raise DataError(f"{e.kind} {e.name!r} holds NaN in {batch.where(row)}")
-    elif e.classes is not None:
+    elif e.classes is not None and not _lies_within(array, e.classes):
         bad = (array < 0) | (array >= e.classes)
         if e.ignore is not None:
             bad &= array != e.ignore

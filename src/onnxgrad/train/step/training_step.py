@@ -10,7 +10,7 @@ import numpy as np
 from onnxgrad import _native, kernels
 from onnxgrad.train.optimizers import Incoming
 from onnxgrad.train.parallel import Division
-from onnxgrad.train.step.bound_session import BoundSession, session_options
+from onnxgrad.train.step.bound_session import BoundSession, keep_layout, session_options
 from onnxgrad.train.step.check import Checker, of_input, of_target
 from onnxgrad.train.step.clock import Clock
 from onnxgrad.train.step.divided_run import DividedRun
@@ -52,8 +52,9 @@ class TrainingStep:
         kinds = {o: v.dtype.numpy() for o, v in plan.loss_values().items()}
         self._loss = np.zeros((), next(iter(kinds.values())))
         self._parts = {o: np.zeros((), kinds[o]) for o in graph.parts}
+        options = keep_layout(session_options(threads), graph.model.proto)
         self.session = BoundSession(
-            graph.model, session_options(threads), self.bound_inputs(), self._bound_outputs()
+            graph.model, options, self.bound_inputs(), self._bound_outputs()
         )
         self._divided = DividedRun(plan, division, self.clock) if division.share else None
 
