@@ -199,6 +199,7 @@ def layer_normalization_grad(
     scale: Array,
     mean: Array,
     inv_std_dev: Array,
+    added: Array | None = ...,
     *,
     axis: int = ...,
     outputs: Iterable[str] | None = ...,
@@ -215,6 +216,7 @@ def simplified_layer_normalization_grad(
     X: Array,
     scale: Array,
     inv_std_var: Array,
+    added: Array | None = ...,
     *,
     axis: int = ...,
     outputs: Iterable[str] | None = ...,
@@ -379,6 +381,8 @@ def group_normalization_grad(
     dY: Array,
     X: Array,
     scale: Array,
+    Y: Array | None = ...,
+    added: Array | None = ...,
     *,
     epsilon: float = ...,
     num_groups: int = ...,
@@ -392,6 +396,7 @@ def group_normalization_training(
     scale: Array,
     bias: Array,
     *,
+    activation: str = ...,
     epsilon: float = ...,
     num_groups: int = ...,
     outputs: Iterable[str] | None = ...,
@@ -670,6 +675,27 @@ def gelu_training(
     out: Out = ...,
 ) -> Array:
     """Gelu, its tanh form, and X·sigmoid(alpha·X): the smooth units of transformers."""
+
+def gate_training(
+    X: Array,
+    *,
+    axis: int = ...,
+    form: str = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """A gate: one half of an axis through the sigmoid of the other."""
+
+def gate_grad(
+    dY: Array,
+    X: Array,
+    *,
+    axis: int = ...,
+    form: str = ...,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """Gradient of a gate: both halves in one pass."""
 
 class AttentionTrainingResult(NamedTuple):
     Y: Array

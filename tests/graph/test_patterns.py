@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import onnx
 import pytest
+from graph.pattern_models import GROUPS, GROUPS_RELU, RMS, SPLIT_GATE, model_of, results, wanted
 from onnx import numpy_helper
 
 import onnxgrad
-
-HEAD = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>\nnet '
 
 # Each is the text of a graph in double: inputs, outputs, nodes. Weights are drawn by name and shape.
 _PACKED = """(double[2, 5, 24] x) => (double[2, 5, 8] y) {{
@@ -82,11 +79,6 @@ _TANH = """(double[3, 4] x) => (double[3, 4] y) <double[4] b> {
 _SILU = "(double[3, 4] x) => (double[3, 4] y) <double[4] b> { h = Add(x, b)  s = Sigmoid(h)  y = Mul(s, h) }"
 _QUICK = """(double[3, 4] x) => (double[3, 4] y) <double[4] b> { a = Constant<value = double {1.5}>()
     h = Add(x, b)  z = Mul(h, a)  s = Sigmoid(z)  y = Mul(h, s) }"""
-_RMS = """(float[3, 4] x) => (float[3, 4] y) <float[4] b, float[4] w> {
-    two = Constant<value = float {2.0}>()  eps = Constant<value = float {0.001}>()
-    one = Constant<value = float {1.0}>()
-    h = Add(x, b)  p = Pow(h, two)  m = ReduceMean<axes = [-1]>(p)  v = Add(m, eps)  r = Sqrt(v)  i = Div(one, r)
-    n = Mul(h, i)  y = Mul(w, n) }"""
 _LAYER = """(float[3, 4] x) => (float[3, 4] y) <float[4] b, float[4] w, float[4] shift> {
     two = Constant<value = float {2.0}>()  eps = Constant<value = float {0.001}>()
     h = Add(x, b)  a = ReduceMean<axes = [-1]>(h)  d = Sub(h, a)  p = Pow(d, two)  m = ReduceMean<axes = [1]>(p)
@@ -95,11 +87,6 @@ _LINEAR = """(double[3, 5, 40] x) => (double[3, 5, 36] y) <double[40, 36] w, dou
     m = MatMul(x, w)  h = Add(b, m)  y = Tanh(h) }"""
 _NO_BIAS = """(double[3, 5, 40] x) => (double[3, 5, 36] y) <double[40, 36] w> {
     m = MatMul(x, w)  y = Tanh(m) }"""
-_GROUPS = """(double[2, 6, 4, 5] x) => (double[2, 6, 4, 5] y) <double[6, 1, 1] w, double[6, 1, 1] b> {
-    ones = Constant<value = double[3] {1.0, 1.0, 1.0}>()  zeros = Constant<value = double[3] {0.0, 0.0, 0.0}>()
-    as_groups = Constant<value = int64[3] {0, 3, -1}>()
-    flat = Reshape(x, as_groups)  n = InstanceNormalization<epsilon = 0.001>(flat, ones, zeros)  whole = Shape(x)
-    h = Reshape(n, whole)  s = Mul(h, w)  a = Add(s, b)  y = Tanh(a) }"""
 _GROUPS_ALONE = """(double[2, 6, 4, 5] x) => (double[2, 6, 4, 5] y) <double[3] w, double[3] b> {
     as_groups = Constant<value = int64[3] {0, 3, -1}>()  whole = Constant<value = int64[4] {2, 6, 4, 5}>()
     flat = Reshape(x, as_groups)  n = InstanceNormalization(flat, w, b)  h = Reshape(n, whole)  y = Tanh(h) }"""
@@ -129,57 +116,19 @@ SEEN = {
     "Gelu by Tanh": (_TANH, "GeluTraining"),
     "SiLU": (_SILU, "GeluTraining"),
     "QuickGelu": (_QUICK, "GeluTraining"),
-    "RMSNorm": (_RMS, "SimplifiedLayerNormalization"),
+    "RMSNorm": (RMS, "SimplifiedLayerNormalization"),
     "LayerNorm": (_LAYER, "LayerNormalization"),
-    "slices that share a tensor out": (_CHUNKS, "Split"),
-    "GroupNorm": (_GROUPS, "GroupNormalizationGrad"),
+    "slices that share a tensor out": (_CHUNKS.replace("Mul(ta", "Sub(ta"), "Split"),
+    "a gate of slices": (_CHUNKS, "GateTraining"),
+    "a gate of a split": (SPLIT_GATE, "GateTraining"),
+    "a gated linear unit": (
+        SPLIT_GATE.replace("ta = Tanh(a)  ", "").replace("Mul(tb, ta)", "Mul(tb, a)"),
+        "GateTraining",
+    ),
+    "GroupNorm": (GROUPS, "GroupNormalizationGrad"),
     "GroupNorm, a scale per group": (_GROUPS_ALONE, "GroupNormalizationGrad"),
+    "GroupNorm and Relu": (GROUPS_RELU, "GroupNormalizationGrad"),
 }
-
-
-def model_of(text: str) -> onnx.ModelProto:
-    """The model, its weights drawn."""
-    model = onnx.parser.parse_model(HEAD + text)
-    for i, info in enumerate(model.graph.value_info):
-        kind = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
-        array = np.random.default_rng(i + 1).normal(size=shape).astype(kind)
-        model.graph.initializer.append(numpy_helper.from_array(array, info.name))
-    del model.graph.value_info[:]
-    return model
-
-
-def drawn(infos) -> dict[str, np.ndarray]:
-    rng, arrays = np.random.default_rng(0), {}
-    for info in infos:
-        kind = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
-        arrays[info.name] = rng.normal(size=shape).astype(kind)
-        if info.type.tensor_type.elem_type == onnx.TensorProto.BOOL:
-            arrays[info.name] = np.tri(*shape, dtype=bool)
-    return arrays
-
-
-def results(model, wrt, **settings):
-    """Outputs and gradients, and how many nodes of each operator compute them."""
-    gradient = onnxgrad.vjp(model, wrt=wrt, **settings)
-    session = onnxgrad.session(gradient, threads=1)
-    feeds = drawn(
-        [
-            i
-            for i in gradient.graph.input
-            if i.name not in {t.name for t in gradient.graph.initializer}
-        ]
-    )
-    values = session.run(None, feeds)
-    names = [o.name for o in session.get_outputs()]
-    return dict(zip(names, values, strict=True)), Counter(n.op_type for n in gradient.graph.node)
-
-
-def wanted(model) -> list[str]:
-    floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
-    inputs = [i.name for i in model.graph.input if i.type.tensor_type.elem_type in floats]
-    return [*inputs, *(t.name for t in model.graph.initializer)]
 
 
 @pytest.mark.parametrize("title", SEEN)
@@ -245,8 +194,8 @@ NOT_SEEN = {
     "another half": _ERF.replace("{0.5}", "{0.25}"),
     "another x": _ERF.replace("g = Mul(h, f)", "g = Mul(x, f)"),
     "a cube of another": _TANH.replace("0.044715", "0.05"),
-    "the mean of all": _RMS.replace("axes = [-1]", "axes = [0]"),
-    "a scale per group and one per channel": _GROUPS.replace("{1.0, 1.0, 1.0}", "{1.0, 2.0, 1.0}"),
+    "the mean of all": RMS.replace("axes = [-1]", "axes = [0]"),
+    "a scale per group and one per channel": GROUPS.replace("{1.0, 1.0, 1.0}", "{1.0, 2.0, 1.0}"),
     "slices that leave something": _CHUNKS.replace("{99}", "{5}").replace(
         "tb = Sigmoid(b)", "tb = ReduceSum<keepdims = 1>(b, at)"),
     "slices that overlap": _CHUNKS.replace("b = Slice(h, three", "b = Slice(h, at").replace(

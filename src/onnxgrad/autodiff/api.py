@@ -17,7 +17,7 @@ from onnxgrad.errors import GradientError
 from onnxgrad.files.boundary import guarded
 from onnxgrad.graph import Builder, finish, load, make_input
 from onnxgrad.graph.nodes import values_of
-from onnxgrad.graph.patterns import see_patterns
+from onnxgrad.graph.patterns import join_sums, see_patterns
 
 
 @guarded
@@ -114,6 +114,8 @@ class Request:
         refuse(plan, of)
         gradients = self._gradients(op, walk, wrt)
         self._assemble(op, wrt, cotangents, gradients)
+        if self.patterns:
+            join_sums(self.model.graph)
         if self.ops == "fused":
             # even where no operator of ours is used: a session that knows our library fuses nodes
             # into that domain, and then looks for the version that the model imports

@@ -24,10 +24,18 @@ def gelu_training(op, X, dY, *, form="erf", alpha=1.0):
     return op.GeluGrad(dY, X) if form == "erf" else op.FastGeluGrad(dY, X)
 
 
+@_rule("GateTraining", inputs="X", outputs="Y", wrt="X")
+def gate_training(op, X, dY, *, attrs):
+    """Both halves in one pass; tanh and sigmoid are computed anew."""
+    return op.GateGrad(dY, X, **attrs)
+
+
 @_rule("GroupNormalizationTraining", inputs="X scale bias", outputs="Y", wrt="X scale bias")
-def group_normalization_training(op, X, scale, dY, *, attrs):
-    """All three gradients in one pass."""
-    return op.GroupNormalizationGrad(dY, X, scale, **attrs, outputs=3)
+def group_normalization_training(op, X, scale, Y, dY, *, attrs):
+    """All three gradients in one pass, that of a Relu with them."""
+    settings = {name: value for name, value in attrs.items() if name != "activation"}
+    cut = Y if attrs.get("activation") == "relu" else None
+    return op.GroupNormalizationGrad(dY, X, scale, cut, **settings, outputs=3)
 
 
 @_rule("LinearTraining", inputs="X W B", outputs="Y", wrt="X W B")
