@@ -46,6 +46,14 @@ def test_every_error_is_public():
         assert name in onnxgrad.__all__
 
 
+def test_errors_say_what_they_are_about():
+    diverged, parallel = errors.DivergedError("too large"), errors.ParallelError("gone")
+    assert (str(diverged), diverged.tensor, diverged.step) == ("too large", "", 0)
+    assert (str(parallel), parallel.rank) == ("gone", 0)
+    assert errors.DivergedError("too large", "w", 3).step == 3
+    assert errors.ParallelError("gone", 2).rank == 2
+
+
 @pytest.mark.parametrize(
     "name", ["train", "losses", "optimizers", "schedules", "metrics", "callbacks", "errors"]
 )

@@ -9,6 +9,10 @@ from graph.pattern_models import GROUPS, GROUPS_RELU, RMS, SPLIT_GATE, model_of,
 from onnx import numpy_helper
 
 import onnxgrad
+from onnxgrad.graph.load import load
+from onnxgrad.graph.patterns import see_patterns
+from onnxgrad.graph.patterns.activations import see_activation
+from onnxgrad.graph.patterns.norms import see_norm
 
 # Each is the text of a graph in double: inputs, outputs, nodes. Weights are drawn by name and shape.
 _PACKED = """(double[2, 5, 24] x) => (double[2, 5, 8] y) {{
@@ -247,3 +251,14 @@ def test_a_trainer_learns_the_same_with_and_without_and_writes_the_same_nodes(tm
             n.op_type for n in model.graph.node if n.op_type != "Constant"
         ]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
+def test_patterns_are_counted_and_only_those_asked_for_are_seen():
+    gelu = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 2] x) => (float[N, 2] y) <float r = {1.4142135}, float one = {1}, float half = {0.5}>
+        { d = Div(x, r) e = Erf(d) f = Add(e, one) g = Mul(x, f) y = Mul(g, half) }""")
+    for patterns, found in (((see_activation,), {"GeluTraining": 1}), ((see_norm,), {}), ((), {})):
+        model = load(gelu)
+        assert see_patterns(model, (), patterns) == found
+        assert ("Erf" in {n.op_type for n in model.graph}) == (not found)
+    assert see_patterns(load(gelu), ()) == {"GeluTraining": 1}

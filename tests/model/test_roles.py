@@ -66,6 +66,7 @@ FIXED = [
 ]
 
 LEARNED = [
+    ("a bias of two numbers that mirrors by chance", np.repeat([0.3, 1.7, 0.3], [6, 8, 6])),
     ("too few points for a grid", POINTS[:-1]),
     ("bands of few numbers", bands(5)),
     ("bands in a small matrix", bands(6)[:7]),
