@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from onnxgrad import Trainer
+import onnxgrad
 from onnxgrad.cli import build_parser
+from onnxgrad.dropin import artifacts
+from onnxgrad.dropin.api import checkpoint_state, lr_scheduler, module, optimizer
+from onnxgrad.dropin.onnxblock import blocks
+from onnxgrad.dropin.onnxblock.loss import loss
+from onnxgrad.dropin.onnxblock.optim import optim
 from onnxgrad.job.config import FIELDS
-from onnxgrad.model.lora.settings import Lora
-from onnxgrad.model.quantize.settings import Quantize
-from onnxgrad.train import callbacks, losses, metrics, optimizers, schedules
+from onnxgrad.model import head
+from onnxgrad.model.lora import settings as lora
+from onnxgrad.model.quantize import settings as quantize
+from onnxgrad.train import callbacks, losses, metrics, optimizers, row_losses, schedules, trackers
+from onnxgrad.train.parallel import division
 
+OTHERS = (
+    artifacts, checkpoint_state, lr_scheduler, module, optimizer, blocks, loss, optim, head, lora, quantize, row_losses,
+    trackers, division,
+)  # fmt: skip
 FILE = Path(__file__).resolve().parents[1] / "golden" / "flags.txt"
 
 
@@ -40,28 +52,33 @@ def settings() -> list[str]:
 
 
 def signatures() -> list[str]:
-    """Return a line for each argument with a default, of the classes that a user makes."""
-    modules = (callbacks, losses, metrics, optimizers, schedules)
-    found = [
-        Trainer,
-        Trainer.fit,
-        Lora,
-        Quantize,
-        *(c for module in modules for c in _classes(module)),
-    ]
+    """Return a line for each argument with a default, of what a user calls."""
+    given = [getattr(onnxgrad, n) for n in sorted(onnxgrad.__all__)]
+    for place in (callbacks, losses, metrics, optimizers, schedules, *OTHERS):
+        given += [v for n, v in sorted(vars(place).items()) if _is_own(n, v, place)]
+    calls = [c for value in dict.fromkeys(v for v in given if callable(v)) for c in _calls(value)]
     return [
-        f"{kind.__qualname__}({p.name}={p.default!r})"
-        for kind in found
-        for p in inspect.signature(kind).parameters.values()
-        if p.default is not p.empty and " at 0x" not in repr(p.default)
+        f"{call.__qualname__}({p.name}={p.default!r})" for call in calls for p in _defaults(call)
     ]
 
 
-def _classes(module: ModuleType) -> list[type]:
-    own = [
-        v for n, v in sorted(vars(module).items()) if inspect.isclass(v) and not n.startswith("_")
-    ]
-    return [c for c in own if c.__module__ == module.__name__]
+def _is_own(name: str, value: object, place: ModuleType) -> bool:
+    return not name.startswith("_") and getattr(value, "__module__", "") == place.__name__
+
+
+def _calls(value: Callable) -> list[Callable]:
+    """A function, or a class and its methods."""
+    names = [n for n in vars(value) if not n.startswith("_")] if inspect.isclass(value) else []
+    methods = [getattr(value, n) for n in names]
+    return [value, *(m for m in methods if inspect.isfunction(m) or inspect.ismethod(m))]
+
+
+def _defaults(call: Callable) -> list[inspect.Parameter]:
+    try:
+        found = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):  # of C
+        return []
+    return [p for p in found if p.default is not p.empty and " at 0x" not in repr(p.default)]
 
 
 def everything() -> list[str]:

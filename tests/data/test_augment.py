@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from onnxgrad.data.augment import STRENGTHS, Augment
+from onnxgrad.data.batches import Batches
+from onnxgrad.data.goals import Goal, RowWeights
 from onnxgrad.data.images import Images
+from onnxgrad.data.matched import Feed, Matched
+from onnxgrad.data.share import Share
+from onnxgrad.data.table import Table
 
 image = pytest.importorskip("PIL.Image")
 PICTURE = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
@@ -90,3 +95,74 @@ def test_the_rows_decide_whoever_reads_them(tmp_path):
         np.testing.assert_array_equal(again.varied(np.array(rows), augment, [3, 1]), whole[rows])
     other = again.varied(np.arange(6), augment, [3, 2])
     assert all(not np.array_equal(a, b) for a, b in zip(other, whole, strict=True))
+
+
+# ---- in batches
+
+
+@pytest.fixture
+def batches(tmp_path):
+    """Six pictures with a class and a number each, in batches of four; `augment` as the command line has it."""
+    paths = []
+    for number in range(6):
+        paths.append(tmp_path / f"{number}.png")
+        image.fromarray(np.roll(PICTURE, number, 0)).save(paths[-1])
+    label = np.arange(6) % 3
+    table = Table(
+        "photos",
+        {"picture": Images(paths), "label": label, "price": np.arange(6.0), "weight": np.ones(6)},
+    )
+    goals = [
+        Goal("class", ("label",), True, False, np.dtype(np.float32), [], shares=3),
+        Goal("price", ("price",), False, True, np.dtype(np.float32), []),
+        RowWeights("weight", ("weight",), np.dtype(np.float32)),
+    ]  # fmt: skip
+    matched = Matched(
+        inputs={"x": Feed(["picture"], None, None), "id": Feed(["price"], None, None)}
+    )
+
+    def make(augment: str, **more) -> Batches:
+        return Batches(table, matched, goals, 4, augment=Augment.parse(augment), seed=5, **more)
+
+    return make
+
+
+def test_epochs_are_changed_and_what_is_looked_at_is_not(batches):
+    plain, flipped = batches(""), batches("flip=1")
+    for a, b in zip(plain.epoch(0), flipped.epoch(0), strict=True):
+        np.testing.assert_array_equal(b.arrays["x"], a.arrays["x"][..., ::-1])
+        for name in ("class", "price", "weight", "id"):
+            np.testing.assert_array_equal(a.arrays[name], b.arrays[name])
+    for a, b in zip(plain.in_order(), flipped.in_order(), strict=True):
+        np.testing.assert_array_equal(a.arrays["x"], b.arrays["x"])
+    assert plain.digest() == flipped.digest()
+
+
+def test_mixed_rows_are_mixed_with_their_targets(batches):
+    """Pictures and what is foretold of them; not other inputs, nor what a row weighs."""
+    for plain, mixed in zip(batches("").epoch(2), batches("mixup=1").epoch(2), strict=True):
+        old, new = plain.arrays, mixed.arrays
+        np.testing.assert_allclose(new["class"].sum(1), 1, atol=1e-6)
+        np.testing.assert_allclose(new["price"].sum(), old["price"].sum(), rtol=1e-6)
+        np.testing.assert_allclose(new["x"].sum(0), old["x"].sum(0), rtol=1e-4, atol=1e-3)
+        for name in ("id", "weight"):
+            np.testing.assert_array_equal(old[name], new[name])
+    first, again = (next(iter(batches("mixup=1").epoch(e))).arrays["price"] for e in (0, 0))
+    np.testing.assert_array_equal(first, again)
+    other = next(iter(batches("mixup=1").epoch(1))).arrays["price"]
+    assert not np.array_equal(first, other)
+    assert not np.array_equal(first, next(iter(batches("").epoch(0))).arrays["price"])
+
+
+@pytest.mark.parametrize("augment", ["", "flip,rotate", "mixup=1"])
+def test_a_share_of_a_batch_has_the_rows_of_the_whole(batches, augment):
+    whole = list(batches(augment, shuffle=True).epoch(1, 0))
+    for rank in (0, 1):
+        share = Share(rank, rank + 1, 2)
+        for batch, part in zip(
+            whole, batches(augment, shuffle=True).epoch_share(1, 0, share), strict=True
+        ):
+            low, high = share.bounds(len(batch.arrays["x"]))
+            for name, array in batch.arrays.items():
+                np.testing.assert_array_equal(part.arrays[name], array[low:high], err_msg=name)
+            assert part.total == len(batch.arrays["x"])
