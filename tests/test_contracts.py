@@ -98,3 +98,15 @@ def test_generated_pages_are_up_to_date():
         [sys.executable, ROOT / "tools" / "make_docs.py", "--check"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+NAMES = {
+    "ReluGrad": "relu_grad", "LSTMGrad": "lstm_grad", "GRUTraining": "gru_training", "LogSoftmaxGrad_13":
+    "log_softmax_grad_13", "BiasGeluGrad_dX": "bias_gelu_grad_dx", "MatMulBnb4Grad": "mat_mul_bnb4_grad",
+    "MatMulNBitsGrad": "mat_mul_n_bits_grad", "ConvGrad": "conv_grad", "A": "a", "aB": "a_b", "AB": "ab",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_functions(name):
+    assert snake_case(name) == NAMES[name]
