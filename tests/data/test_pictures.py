@@ -10,6 +10,7 @@ import onnx
 import pytest
 from job.problem import run
 
+from onnxgrad.data import pixels as bytes_of
 from onnxgrad.data.folders import read_folder
 from onnxgrad.data.forms import Forms
 from onnxgrad.data.images import Images, PictureForm
@@ -219,3 +220,31 @@ def test_weights_of_classes_in_the_order_of_a_file(capsys):
     code, out, err = run(capsys, "train", "m.onnx", *line)
     assert (code, err) == (0, "")
     assert "class weights, balanced: b 0.75, a 1.5" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("mode", "channels"), [("L", 1), ("1", 1), ("RGB", 3), ("RGBA", 3), ("P", 3), ("I;16", 1)]
+)
+def test_what_a_picture_is(mode, channels, tmp_path):
+    image.new(mode, (30, 20)).save(tmp_path / "p.png")
+    assert bytes_of.look(tmp_path / "p.png") == ((20, 30), channels)
+
+
+SIZES = [((20, 30), (), (20, 30)), ((20, 30), (10,), (10, 15)), ((30, 20), (10,), (15, 10)), ((20, 20), (7,), (7, 7)),
+         ((20, 31), (7,), (7, 10)), ((31, 20), (7,), (10, 7)), ((20, 30), (5, 9), (5, 9))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "resize", "made"), SIZES)
+def test_sizes(size, resize, made):
+    assert bytes_of.target_size(size, resize) == made
+
+
+def test_the_middle():
+    rows = np.arange(5 * 6).reshape(5, 6, 1)
+    np.testing.assert_array_equal(bytes_of.centre(rows, (3, 2)), rows[1:4, 2:4])
+    np.testing.assert_array_equal(bytes_of.centre(rows, (2, 3)), rows[1:3, 1:4])
+    assert bytes_of.centre(rows, ()) is rows
+    wide = bytes_of.centre(rows, (8, 4))
+    np.testing.assert_array_equal(wide[1:6], rows[:, 1:5])
+    assert not wide[0].any()
+    assert not wide[6:].any()
