@@ -8,8 +8,9 @@ import pytest
 
 from onnxgrad.cli import main
 from onnxgrad.data.read import read
-from onnxgrad.errors import LimitError
+from onnxgrad.errors import LimitError, ModelError
 from onnxgrad.files import limits
+from onnxgrad.files.models import read_proto
 from onnxgrad.graph import load
 
 
@@ -72,3 +73,54 @@ def test_every_limit_is_in_the_docs():
     page = (Path(__file__).resolve().parents[2] / "SECURITY.md").read_text()
     for name, (number, what) in limits.LIMITS.items():
         assert f"| `{name}` | {number:,} | {what} |" in page
+
+
+def functions(count: int) -> onnx.ModelProto:
+    """Functions that call the next one; the last has a node of ONNX."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "f" : 1]>
+        net (float[2] x) => (float[2] y) { y = f.f0(x) }""")
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("f", 1)]
+    for i in range(count):
+        last = i == count - 1
+        node = onnx.helper.make_node(
+            "Relu" if last else f"f{i + 1}", ["a"], ["b"], domain="" if last else "f"
+        )
+        model.functions.append(
+            onnx.helper.make_function("f", f"f{i}", ["a"], ["b"], [node], imports)
+        )
+    return model
+
+
+def test_functions_as_deep_as_the_limit():
+    with limits.override(depth=3):
+        read_proto(functions(3))
+        with pytest.raises(LimitError, match="its functions call each other 4 deep"):
+            read_proto(functions(4))
+
+
+def test_nodes_of_functions_count_at_every_call():
+    model = functions(2)
+    model.functions[1].node.append(onnx.helper.make_node("Relu", ["b"], ["c"]))
+    model.graph.node.append(onnx.helper.make_node("f0", ["y"], ["z"], domain="f"))
+    with limits.override(nodes=4):
+        read_proto(model)
+    with limits.override(nodes=3), pytest.raises(LimitError, match="4 nodes"):
+        read_proto(model)
+
+
+@pytest.mark.parametrize(("domain", "version", "good"), [
+    ("", 1, True), ("", 0, False), ("my", 0, True), ("my", -1, False), ("", 1 << 31, False), ("", (1 << 31) - 1, True),
+])  # fmt: skip
+def test_opsets_that_do_not_exist(domain, version, good):
+    """In the model as in its functions."""
+    for place in ("model", "function"):
+        model = functions(1)
+        entry = (model if place == "model" else model.functions[0]).opset_import.add()
+        entry.domain, entry.version = domain, version
+        if good:
+            read_proto(model)
+        else:
+            with pytest.raises(
+                ModelError, match=f"it imports opset {version} of {domain or 'ai.onnx'}, which"
+            ):
+                read_proto(model)

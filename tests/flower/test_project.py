@@ -12,7 +12,7 @@ import pytest
 import onnxgrad
 from onnxgrad.cli import main
 from onnxgrad.demo import models
-from onnxgrad.flower import project
+from onnxgrad.flower import client, project
 from onnxgrad.flower.client import client_app
 from onnxgrad.flower.project import packed, unpacked
 
@@ -101,3 +101,24 @@ def test_staying_near_is_the_gradient_of_the_proximal_term():
     held.stay_near(0.0)
     with pytest.raises(ValueError, match="strength is -1"):
         held.stay_near(-1)
+
+
+@pytest.mark.parametrize(
+    ("folder", "package"),
+    [
+        ("3d-models", "app_3d_models"),
+        ("a1", "a1"),
+        ("My App", "my_app"),
+        ("---", "federated"),
+        ("x3", "x3"),
+    ],
+)
+def test_the_name_of_the_package(folder, package, tmp_path):
+    files = project.scaffold(tmp_path / folder, b"bytes", "m.onnx", "mse", 3)
+    assert tmp_path / folder / package / "client_app.py" in files
+    assert unpacked(tmp_path / folder / package / "model.json") == b"bytes"
+
+
+def test_rows_are_counted_in_one_target_or_the_first_of_several():
+    assert client._count(np.zeros((5, 2))) == 5
+    assert client._count({"a": np.zeros(4), "b": np.zeros((4, 3))}) == 4

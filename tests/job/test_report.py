@@ -201,6 +201,27 @@ def test_runs_of_hostile_folders_are_refused_or_stay_text(folder, capsys):
     assert "no scores" in err
 
 
+def test_a_page_with_brackets_in_its_name_is_named_as_it_is(folder, capsys):
+    assert (
+        run(
+            capsys,
+            "train",
+            "model.onnx",
+            "--data",
+            "d.npz",
+            "-o",
+            "t.onnx",
+            "--epochs",
+            1,
+            "--quiet",
+        )[0]
+        == 0
+    )
+    code, out, _ = run(capsys, "report", "runs/model-1", "-o", "[red].html")
+    assert (code, out.splitlines()[-1]) == (0, "page    [red].html")
+    assert Path("[red].html").exists()
+
+
 def test_a_run_that_goes_on_is_compared_by_its_last_epoch(folder, capsys):
     more = ("train", "model.onnx", "--data", "d.npz", "-o", "t.onnx", "--epochs", 2, "--quiet")
     assert run(capsys, *more)[0] == 0
