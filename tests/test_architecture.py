@@ -159,6 +159,13 @@ def test_intrinsics_stay_in_the_core(path):
         assert not re.search(r"\b_mm(256|512)?_\w+\(", path.read_text())
 
 
+def test_every_package_stands_in_the_table_of_layers():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    folders = [p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"]
+    missing = [name for name in folders if f"`src/onnxgrad/{name}`" not in page]
+    assert not missing, f"docs/architecture.md has no layer for {missing}"
+
+
 def imported_parts(path: Path) -> set[str]:
     """The parts of onnxgrad that a file imports, wherever in the file."""
     parts = set()
