@@ -85,7 +85,7 @@ template <class T, int m, int r> class WinogradCorrelation {
 
  private:
   static constexpr int kSide = m + r - 1, kPoints = kSide * kSide;
-  static constexpr Dim kLeastTiles = 30, kFewTiles = 12, kEnoughPieces = 48, kMostCores = 64;
+  static constexpr Dim kLeastTiles = 30, kFewTiles = 18, kEnoughPieces = 48, kMostCores = 64;
   static constexpr Dim kChannelsTogether = 2 * kPanel<T>;  // of a piece of a transform
   static constexpr Dim kTaskBytes = Dim(768)
                                     << 10;  // of V and P: a share of the second-level cache
@@ -104,7 +104,7 @@ template <class T, int m, int r> class WinogradCorrelation {
     const TileGrid<m> grid(s_.out[1], s_.out[2]);
     const Dim blocks = divide_up(s_.images * grid.rows * grid.columns, kFewTiles);
     const Dim few = divide_up(s_.out[0], divide_up(kEnoughPieces, larger_of(blocks, 1)));
-    return larger_of(smaller_of(fitting - s_.slab_taps, larger_of(few, 2)), 1);
+    return larger_of(smaller_of(fitting - s_.slab_taps, few), 1);
   }
   // V and P of a block should stay in the second-level cache; but each block reads all of U, which
   // pays for enough tiles only. Small inputs are cut further, for several threads.
