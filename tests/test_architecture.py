@@ -27,7 +27,12 @@ MAY_INCLUDE = {
     "tests": {"core", "ops", "tests"},
 }
 LIBRARIES = {
-    "nanobind": {"hosts/numpy.cpp", "hosts/numpy_arguments.h", "hosts/numpy_optimizers.h"},
+    "nanobind": {
+        "hosts/numpy.cpp",
+        "hosts/numpy_arguments.h",
+        "hosts/numpy_checks.h",
+        "hosts/numpy_optimizers.h",
+    },
     "immintrin.h": {"core/vector.h"},
     "arm_neon.h": {"core/vector.h"},
     "pthread.h": {"core/platform.cpp"},

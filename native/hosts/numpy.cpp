@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "hosts/fusing_optimizers.h"
 #include "hosts/numpy_arguments.h"
+#include "hosts/numpy_checks.h"
 #include "hosts/numpy_optimizers.h"
 
 namespace onnxgrad {
@@ -357,4 +358,5 @@ NB_MODULE(_native, m) {
     Pool::instance().set_threads(count);
   });
   add_optimizers(m);
+  add_checks(m);
 }
