@@ -34,7 +34,7 @@ ADDED = {
     "LayerNormalizationGrad": ["added"],
     "SimplifiedLayerNormalizationGrad": ["added"],
     "LSTMGrad": ["P"],
-    "MaxPoolGrad": ["shape"],
+    "MaxPoolGrad": ["shape", "Y"],
     "AveragePoolGrad": ["shape"],
     "ResizeGrad": ["sizes"],
 }

@@ -30,6 +30,7 @@ def _pool(x, kernel, strides, pads, dilations, ceil, storage_order=0):
 
 def _case(
     title, shape, kernel, strides=None, pads=None, dilations=None, *, ceil=False, levels=None, dtype=np.int64, storage_order=0,
+    relu=False,
 ):  # fmt: skip
     """`levels`: X takes only that many values, so that windows have ties."""
     rng = np.random.default_rng(len(title))
@@ -40,6 +41,7 @@ def _case(
         dY=normal(*indices.shape),
         Indices=exactly(indices.astype(dtype)),
         shape=exactly(np.array(shape, np.int64)),
+        **({"Y": normal(*indices.shape)} if relu else {}),
     )
 
 
@@ -51,6 +53,16 @@ def _both(title, *arguments, **more):
 
 
 CASES = [
+    _case("behind a Relu", (2, 3, 6, 8), [2, 2], [2, 2], relu=True),
+    _case("behind a Relu, windows overlap", (2, 2, 7, 6), [3, 3], relu=True),
+    _case(
+        "behind a Relu, a volume, int32",
+        (1, 3, 4, 6, 8),
+        [2, 2, 2],
+        [2, 2, 2],
+        dtype=np.int32,
+        relu=True,
+    ),
     *_both("2x2, stride 2", (2, 3, 6, 8), [2, 2], [2, 2]),
     *_both("3x3, stride 2, padded", (1, 4, 9, 9), [3, 3], [2, 2], [1, 1, 1, 1]),
     *_both("3x3, stride 1: windows overlap", (2, 2, 7, 6), [3, 3]),

@@ -31,6 +31,12 @@ CASES = [
     _case("3x3, stride 1, padded", (1, 2, 5, 5), [3, 3], None, [1, 1, 1, 1]),
     _case("3x3, stride 3", (1, 2, 10, 11), [3, 3], [3, 3]),
     _case("5x4, stride 3x4, wide", (1, 2, 10, 170), [5, 4], [3, 4], [1, 2, 2, 1]),
+    _case("and Relu", (2, 3, 6, 8), [2, 2], [2, 2], activation="relu"),
+    _case("and Relu, wide, an odd size", (1, 2, 7, 151), [2, 3], [2, 3], activation="relu"),
+    _case("and Relu, a volume", (1, 3, 4, 6, 8), [2, 2, 2], [2, 2, 2], activation="relu"),
+    _signal(
+        "and Relu, NaN stays", -1, NAN, -2, -3, kernel_shape=[2], strides=[2], activation="relu"
+    ),
     _case("ties", (2, 3, 8, 8), [2, 2], [2, 2], levels=2),
     _case("ties in windows that overlap", (2, 3, 8, 8), [3, 3], levels=3),
     _case("all equal", (1, 2, 6, 6), [3, 3], [2, 2], levels=1),

@@ -6,8 +6,8 @@ import numpy as np
 
 
 def max_pool_training(
-    X, *, kernel_shape, strides=None, auto_pad="NOTSET", pads=None, dilations=None, ceil_mode=0
-):
+    X, *, kernel_shape, strides=None, auto_pad="NOTSET", pads=None, dilations=None, ceil_mode=0, activation="none",
+):  # fmt: skip
     rank = len(kernel_shape)
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     axes = [
@@ -25,7 +25,7 @@ def max_pool_training(
         nans = [p for p in places if np.isnan(X[p])]
         best = nans[-1] if nans else best  # each NaN takes the place of the one before
         y[at], indices[at] = X[best], flat[best]
-    return y, indices
+    return np.where(y < 0, 0, y) if activation == "relu" else y, indices
 
 
 def _windows(size, kernel, stride, dilation, pads, auto_pad, ceil):

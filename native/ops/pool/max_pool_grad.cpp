@@ -14,6 +14,8 @@ const Contract& max_pool_grad_contract() {
           .input("Indices", "I[N, C, out...]",
                  "where in X, as a flat number, each maximum stood; MaxPool's second output")
           .input("shape", "int64[rank]", "the shape of X")
+          .optional("Y", "T[N, C, out...]",
+                    "what a Relu behind it gave: dY counts where it is above 0")
           .output("dX", "T[in...]", "gradient of X");
   return c;
 }
@@ -37,6 +39,15 @@ PooledPlanes prepare(const Call& call, const Shape& in) {
 // Planes of a piece of work, `each` elements of `all`.
 Dim planes_together(Dim all, Dim each) {
   return larger_of(1, pointwise_grain(all) / larger_of(1, each));
+}
+
+// Without a branch: which results are above 0 is hard to foresee.
+template <class T, class I>
+void add_above_zero(const I* indices, const T* dy, const T* y, Dim count, T* dx) {
+  for (Dim k = 0; k < count; ++k) {
+    const T kept = y[k] > T(0) ? dy[k] : T(0);
+    dx[indices[k]] += kept;
+  }
 }
 
 template <class I> void check_planes(Call& call, const PooledPlanes& s) {
@@ -75,15 +86,18 @@ template <class T> void max_pool_grad(Call& call) {
     if (s.out > 0) check_planes<I>(call, s);
     call.set_dims("in...", in);
     const I* indices = call.input<I>("Indices").data();
-    const T* dy = call.input<T>("dY").data();
+    const T *dy = call.input<T>("dY").data(), *y = call.input<T>("Y").data();
     T* dx = call.output<T>("dX").data();
     call.parallel_ranges(s.count, planes_together(s.count * (s.in + s.out), s.in + s.out),
                          [&](Dim begin, Dim end) {
                            for (Dim p = begin; p < end; ++p) {
                              fill<T>(Span<T>(dx + p * s.in, s.in), false,
                                      [](Dim, Dim) ONNXGRAD_LAMBDA { return Vec<T>{}; });
-                             for (Dim k = p * s.out; k < (p + 1) * s.out; ++k)
-                               dx[indices[k]] += dy[k];
+                             const Dim first = p * s.out;
+                             if (y)
+                               add_above_zero(indices + first, dy + first, y + first, s.out, dx);
+                             else
+                               for (Dim k = first; k < first + s.out; ++k) dx[indices[k]] += dy[k];
                            }
                          });
   });

@@ -15,6 +15,7 @@ const Contract& max_pool_training_contract() {
               "Y[o] = X[Indices[o]] = max X[i] over the window of o, the first of equal ones; a "
               "NaN in the window wins")
           .accuracy(Measure::rms, 0, 0)
+          .attr("activation", "none", {"none", "relu"}, "relu: a largest that is negative gives 0")
           .attr("dilations", Kind::integers, "distance between elements of a window; 1 when absent")
           .within(1)
           .attr("ceil_mode", 0, "1: the last window may reach beyond the padding")
@@ -153,6 +154,7 @@ template <class T> void max_pool_training(Call& call) {
   const auto scratch = space.scratch<T>(row.size(), divide_up(planes, together));
   Workspace::acquire(call, space.bytes());
   const T* x = call.input<T>("X").data();
+  const bool cut = call.text("activation") == "relu";
   T* y = call.output<T>("Y").data();
   std::int64_t* indices = call.optional_output<std::int64_t>("Indices").data();
   space.open();
@@ -164,6 +166,8 @@ template <class T> void max_pool_training(Call& call) {
         const Dim at = (p * rows + r) * w[2].out;
         row.run(x + p * in, p * in, r / w[1].out, r % w[1].out, memory.data(), y + at,
                 indices ? indices + at : nullptr);
+        if (cut)
+          for (Dim i = at; i < at + w[2].out; ++i) y[i] = y[i] < T(0) ? T(0) : y[i];
       }
   });
 }

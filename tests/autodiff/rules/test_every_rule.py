@@ -24,6 +24,7 @@ ELSEWHERE = {
         "GroupNormalizationTraining",
     ): "tests/graph/test_patterns.py: what it stands for",
     ("com.microsoft", "GeluTraining"): "tests/graph/test_patterns.py: what it stands for",
+    ("com.microsoft", "MaxPoolTraining"): "tests/graph/test_patterns_of_convolutions.py",
     ("com.microsoft", "GateTraining"): "tests/graph/test_patterns.py: what it stands for",
     ("com.microsoft", "FakeQuant"): "test_fake_quant.py: rounding has no central difference",
     ("com.microsoft", "GroupQueryAttention"): "test_group_query.py: its formula in float64",

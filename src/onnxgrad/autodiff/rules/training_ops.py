@@ -44,6 +44,12 @@ def linear_training(op, X, W, dY, *, need):
     return op.LinearGrad(dY, X, W, outputs=need)
 
 
+@_rule("MaxPoolTraining", inputs="X", outputs="Y Indices", wrt="X")
+def max_pool_training(op, X, Y, Indices, dY, *, activation="none"):
+    """The cotangent goes back to where each maximum stood."""
+    return op.MaxPoolGrad(dY, Indices, op.shape(X), Y if activation == "relu" else None)
+
+
 # The operator has computed its gradient on the way, for a cotangent of 1.
 
 

@@ -1,9 +1,9 @@
-"""MaxPool of a Relu: the larger of two numbers is the same before and after it, so the Relu can come last.
+"""MaxPool of a Relu: the largest of a window is the same before and after it, so the Relu can come last.
 
-    y = MaxPool(Relu(x))   →   y = Relu(MaxPool(x))
+    y = MaxPool(Relu(x))   →   y = Relu(MaxPool(x)), one operator
 
 Where the largest of a window is not above 0, neither order passes a gradient on; elsewhere both give it to the same
-element. The Relu and its gradient then work on the few elements that a pool leaves.
+element. The Relu and its gradient then work on the few elements that a pool leaves, on the way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from onnxgrad.graph.patterns.matching import Sight
 
 # What a Relu is read behind; a normalisation over groups takes its Relu along (groups.py).
 _BEFORE = ("Conv", "BatchNormalization")
+_MOST_AXES = 5
 
 
 def see_pooled_relu(sight: Sight, node: ir.Node) -> str | None:
@@ -29,7 +30,10 @@ def see_pooled_relu(sight: Sight, node: ir.Node) -> str | None:
         return None
     if sight.maker(relu.inputs[0], *_BEFORE) is None or not sight.read_once(relu.inputs[0]):
         return None
-    attributes = {k: a.value for k, a in node.attributes.items()}
-    pooled = sight.op.emit("MaxPool", [relu.inputs[0]], attributes)
-    sight.replace(node.outputs[0], sight.op.Relu(pooled))
-    return "MaxPool"
+    shape = sight.dims(relu.inputs[0])
+    settings = {k: a.value for k, a in node.attributes.items()}
+    if shape is None or len(shape) > _MOST_AXES or settings.pop("storage_order", 0):
+        return None
+    pooled = sight.op.MaxPoolTraining(relu.inputs[0], **settings, activation="relu", outputs=2)
+    sight.replace(node.outputs[0], pooled[0])
+    return "MaxPoolTraining"
