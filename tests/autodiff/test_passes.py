@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -11,7 +9,6 @@ import pytest
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 import onnxgrad
-from onnxgrad.autodiff import passes
 from onnxgrad.autodiff.inline import body
 from onnxgrad.autodiff.passes import DifferentiatePass
 from onnxgrad.errors import GradientError
@@ -20,10 +17,6 @@ MODEL = """
     <ir_version: 8, opset_import: ["" : 17]>
     g (float[N, 3] x) => (float[N, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}>
     { unused = Relu(x)  p = MatMul(x, w)  y = Tanh(p) }"""
-
-
-def test_docstring_examples_run():
-    assert doctest.testmod(passes).failed == 0
 
 
 def test_it_is_chained_with_other_passes_and_gives_the_gradient():

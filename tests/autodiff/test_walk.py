@@ -1,6 +1,5 @@
 """The walk: what is computed, what is not, and under which names."""
 
-import doctest
 import importlib
 
 import numpy as np
@@ -351,14 +350,6 @@ def test_constants_have_the_type_of_the_model(dtype):
     onnx.checker.check_model(g, full_check=dtype == np.float16)
     fused = any(n.domain == "com.microsoft" for n in g.graph.node)
     assert fused == (dtype != np.float16)  # the kernels are float and double
-
-
-@pytest.mark.parametrize(
-    "module", ["autodiff.api", "autodiff.rule", "graph.schemas", "graph.infer", "graph.builder"]
-)
-def test_examples_run(module):
-    failed, _ = doctest.testmod(importlib.import_module(f"onnxgrad.{module}"))
-    assert not failed
 
 
 def test_an_input_without_a_gradient_is_not_trainable():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import pkgutil
 import re
 import shlex
 
@@ -16,14 +17,26 @@ from places import ROOT
 from onnxgrad.cli import main
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-MODULES = ["onnxgrad.contracts", "onnxgrad.kernels", "onnxgrad.ort"]
+SOURCE = ROOT / "src"
+WITH_EXAMPLES = sorted(p for p in SOURCE.rglob("*.py") if ">>> " in p.read_text())
+# Names of metadata in a file, which look like names in Python.
+METADATA = {"onnxgrad.classes", "onnxgrad.inputs", "onnxgrad.step"}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_docstring_examples_run(name):
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda p: p.stem)
+def test_docstring_examples_run(path):
+    if "sklearn" in path.parts:
+        pytest.importorskip("sklearn", reason="scikit-learn is an extra")
+    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_names_in_python_are_there(page):
+    for name in set(re.findall(r"`(onnxgrad(?:\.\w+)+)[`(]", page.read_text())) - METADATA:
+        pkgutil.resolve_name(name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

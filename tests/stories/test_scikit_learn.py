@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import io
 import pickle
 import re
@@ -26,7 +25,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-import onnxgrad.sklearn.estimators
 from onnxgrad.demo import models
 from onnxgrad.sklearn import OnnxClassifier, OnnxRegressor, mlp
 
@@ -45,10 +43,6 @@ def test_every_check_of_scikit_learn_passes(estimator):
     skipped = [r for r in found if r["status"] == "skipped"]
     assert all(str(r["exception"]).startswith(MAY_SKIP) for r in skipped)
     assert sum(r["status"] == "passed" for r in found) >= 45
-
-
-def test_docstring_examples_run():
-    assert doctest.testmod(onnxgrad.sklearn.estimators).failed == 0
 
 
 def test_a_grid_over_a_pipeline_finds_settings_for_wine(tmp_path):
