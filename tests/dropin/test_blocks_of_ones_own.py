@@ -143,3 +143,10 @@ def test_wrong_types_are_type_errors(tmp_path):
             module.export_model_for_inferencing(tmp_path / "x.onnx", wrong)
     with pytest.raises(artifacts.DropInError, match="is empty"):
         module.export_model_for_inferencing(tmp_path / "x.onnx", [])
+
+
+def test_our_operators_are_imported_once():
+    model = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], []))
+    for _ in range(2):
+        training_graph_utils._import_ours(model)
+    assert [o.domain for o in model.opset_import] == ["", "com.microsoft"]

@@ -46,6 +46,17 @@ def test_it_means_the_same_in_opset_11(case):
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_sums_in_opset_13_may_compute_their_axes():
+    """The first in which they are an input."""
+    case = next(c for c in CASES if c.op == "ReduceSumTraining")
+    model = case.model()
+    model.opset_import[0].version = 13
+    session = onnxruntime.InferenceSession(rewritten(model).SerializeToString())
+    np.testing.assert_allclose(
+        session.run(None, case.inputs)[0], case.inputs["x"].sum((0, 2), keepdims=True), rtol=1e-6
+    )
+
+
 @pytest.mark.parametrize("axes", [[0, 2], []], ids=str)
 def test_sums_in_opset_11(axes):
     case = next(c for c in CASES if c.op == "ReduceSumTraining")

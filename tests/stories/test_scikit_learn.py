@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 from places import DOCS
@@ -27,6 +28,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from onnxgrad.demo import models
 from onnxgrad.sklearn import OnnxClassifier, OnnxRegressor, mlp
+from onnxgrad.sklearn.network import row_shape
 
 MAY_SKIP = ("SCIPY_ARRAY_API is not set", "pandas is not installed")
 
@@ -146,6 +148,122 @@ def test_an_unknown_class_in_a_later_part_is_named():
         ValueError, match=r"y holds the class .*2.*, which the first call did not name"
     ):
         network.partial_fit(x, y)
+
+
+SETTINGS = {
+    "optimizer": "sgd", "lr": 0.5, "trainable": ["w1"], "schedule": "cosine", "clip_norm": 0.25, "dropout": 0.1,
+    "freeze_bn": True, "threads": 1,
+}  # fmt: skip
+
+
+def test_every_setting_reaches_the_trainer(monkeypatch):
+    given, fitted, real = {}, {}, onnxgrad.sklearn.estimators.Trainer
+
+    class Watched(real):
+        def __init__(self, source, **settings):
+            given.update(settings)
+            super().__init__(source, **settings)
+
+        def fit(self, *rest, **settings):
+            fitted.update(settings)
+            return super().fit(*rest, **settings)
+
+    monkeypatch.setattr(onnxgrad.sklearn.estimators, "Trainer", Watched)
+    x, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20.0)
+    OnnxRegressor(**SETTINGS, loss="huber", epochs=2, batch_size=7, verbose=0, random_state=3).fit(
+        x, y
+    )
+    assert {name: given[name] for name in SETTINGS} == SETTINGS
+    assert (given["loss"], given["head"]) == ({"y": "huber"}, None)
+    assert (fitted["epochs"], fitted["batch_size"], fitted["validation"], fitted["callbacks"]) == (
+        2,
+        7,
+        None,
+        [],
+    )
+    first = given["seed"]
+    OnnxRegressor(random_state=3, epochs=1).fit(x, y)
+    assert given["seed"] == first
+    OnnxRegressor(random_state=4, epochs=1).fit(x, y)
+    assert given["seed"] != first
+    watch = OnnxRegressor(
+        early_stopping=True, validation_fraction=0.3, n_iter_no_change=4, epochs=2
+    )
+    watch.fit(x, y)
+    assert (fitted["validation"], fitted["callbacks"][0].patience) == (0.3, 4)
+    watch.partial_fit(x, y)
+    assert (fitted["validation"], fitted["callbacks"], fitted["epochs"]) == (None, [], 1)
+
+
+def test_numbers_of_one_column_and_of_several():
+    x = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    one, two = x[:, 0], x[:, :2]
+    for targets, shape in ((one, (30,)), (two, (30, 2))):
+        network = OnnxRegressor(random_state=0, epochs=60, lr=0.02).fit(x, targets)
+        assert network.predict(x).shape == shape
+        assert network.score(x, targets) > 0.9
+    with pytest.warns(Warning, match="column-vector"):
+        column = OnnxRegressor(random_state=0, epochs=60, lr=0.02).fit(x, one[:, None])
+    np.testing.assert_array_equal(
+        column.predict(x), OnnxRegressor(random_state=0, epochs=60, lr=0.02).fit(x, one).predict(x)
+    )
+
+
+def test_rows_in_the_shape_of_the_model():
+    def shape(*dims, features=12):
+        value = ir.Value(name="x", shape=ir.Shape(["N", *dims]))
+        return row_shape(ir.Model(ir.Graph([value], [], nodes=[]), ir_version=8), features)
+
+    assert shape(12) == (12,)
+    assert shape(1, 3, 4) == (1, 3, 4)
+    assert shape("F") == (12,)
+    assert shape(3, "T") == (3, 4)
+    assert shape() == (12,)
+    for wrong in ((11,), (5, "T"), ("A", "B"), (2, 3)):
+        with pytest.raises(ValueError, match="a row of X has 12 numbers, and the model takes"):
+            shape(*wrong)
+    two = [ir.Value(name=n, shape=ir.Shape(["N", 2])) for n in "ab"]
+    with pytest.raises(
+        ValueError, match=r"the model has 2 inputs \(a, b\), and a row of X is one array"
+    ):
+        row_shape(ir.Model(ir.Graph(two, [], nodes=[]), ir_version=8), 2)
+
+
+def test_a_new_network_is_drawn_as_pytorch_draws():
+    made = {
+        t.name: onnx.numpy_helper.to_array(t) for t in mlp(16, 3, (50, 4), seed=1).graph.initializer
+    }
+    assert {n: a.shape for n, a in made.items()} == {
+        "w1": (16, 50), "b1": (50,), "w2": (50, 4), "b2": (4,), "w3": (4, 3), "b3": (3,),
+    }  # fmt: skip
+    assert 0.24 < np.abs(made["w1"]).max() <= 0.25
+    assert np.abs(made["b2"]).max() <= 50**-0.5
+    assert [n.op_type for n in mlp(16, 3, (50, 4)).graph.node] == [
+        "Gemm",
+        "Relu",
+        "Gemm",
+        "Relu",
+        "Gemm",
+    ]
+    again, other = (
+        onnx.numpy_helper.to_array(mlp(16, 3, seed=s).graph.initializer[0]) for s in (0, 2)
+    )
+    assert np.array_equal(again, onnx.numpy_helper.to_array(mlp(16, 3).graph.initializer[0]))
+    assert not np.array_equal(again, other)
+
+
+def test_one_class_and_too_many_are_refused():
+    x = np.zeros((6, 2), np.float32)
+    with pytest.raises(
+        ValueError, match=r"the rows are all of one class, .*3.*: a classifier needs two"
+    ):
+        OnnxClassifier().fit(x, np.full(6, 3))
+    with pytest.raises(
+        ValueError, match="the model's output 'y' has 2 columns, and the data ask for 3"
+    ):
+        OnnxClassifier(mlp(2, 2)).fit(x, np.arange(6) % 3)
+    with pytest.raises(ValueError, match="has 1 columns, and the data ask for 3"):
+        OnnxClassifier(mlp(2, 1)).fit(x, np.arange(6) % 3)
 
 
 def test_early_stopping_stops():
