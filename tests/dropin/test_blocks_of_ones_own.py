@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 import onnxgrad
 import onnxgrad.onnxblock as onnxblock
 from onnxgrad import artifacts
+from onnxgrad.dropin.old import export
 
 OLD = Path(__file__).parents[1] / "golden" / "dropin" / "generated_names.json"
 
@@ -150,3 +151,13 @@ def test_our_operators_are_imported_once():
     for _ in range(2):
         training_graph_utils._import_ours(model)
     assert [o.domain for o in model.opset_import] == ["", "com.microsoft"]
+
+
+def test_names_that_a_body_of_a_body_reads():
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        net (bool c, float[2] x, float[2] u, float[2] v) => (float[2] y) {
+            y = If (c) <
+                then_branch = a () => (float[2] p) { p = If (c) <
+                    then_branch = b () => (float[2] q) { q = Mul(x, u) }, else_branch = d () => (float[2] v) {}> },
+                else_branch = e () => (float[2] x) {}> }""")
+    assert export._read_by(model.graph.node[0]) == {"c", "x", "u", "v", "p", "q"}

@@ -11,6 +11,7 @@ from onnxgrad.data.read import read
 from onnxgrad.errors import LimitError, ModelError
 from onnxgrad.files import limits
 from onnxgrad.files.models import read_proto
+from onnxgrad.files.text import parse_json
 from onnxgrad.graph import load
 
 
@@ -124,3 +125,13 @@ def test_opsets_that_do_not_exist(domain, version, good):
                 ModelError, match=f"it imports opset {version} of {domain or 'ai.onnx'}, which"
             ):
                 read_proto(model)
+
+
+@pytest.mark.parametrize(("inner", "outer"), [("[", "]"), ('{"a": ', "}")])
+def test_json_as_deep_as_it_may_be(inner, outer):
+    good = inner * 100 + "1" + outer * 100
+    assert parse_json(good)
+    with pytest.raises(ValueError, match="it is nested deeper than 100 levels"):
+        parse_json(inner + good + outer)
+    with pytest.raises(ValueError, match="it is nested deeper than 100 levels"):
+        parse_json(f'[1, {{"b": {good}}}, 2]')

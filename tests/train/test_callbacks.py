@@ -42,7 +42,7 @@ def shown(callback, values, loop=None, monitor: str = "val_loss") -> int | None:
 @pytest.mark.parametrize(
     ("patience", "values", "ends"),
     [(2, [5, 4, 4, 4], 3), (2, [5, 6, 4, 5, 3, 4, 5], 6), (1, [5, 5], 1), (3, [5, 6, 6, 4, 6, 6], None),
-     (2, [5, math.nan, math.nan], 2)],
+     (2, [5, math.nan, math.nan], 2), (2, [math.nan, math.nan], 1), (2, [math.nan, 5, 6, 6], 3)],
 )  # fmt: skip
 def test_patience_counts_from_the_last_improvement(patience, values, ends):
     loop = Loop()

@@ -140,6 +140,23 @@ def test_the_class_axis_follows_from_the_labels(axis, use):
     ])  # fmt: skip
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("axis", [1, 2, 3, -1, -2])
+def test_classes_along_any_axis(axis, smoothing):
+    """[3, 2, 4, 5] of rows and classes: everything but the classes is counted alike."""
+    sizes = (3, 2, 4, 5)
+    z = RNG.normal(size=sizes).astype(np.float32)
+    labels = RNG.integers(0, sizes[axis], np.delete(sizes, axis))
+    net = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 2, 4, 5] x) => (float[N, 2, 4, 5] y) <float[1] w = {1}> { y = Mul(x, w) }""")
+    loss = losses.CrossEntropy(axis=axis, label_smoothing=smoothing)
+    found = Trainer(net, loss=loss, optimizer="sgd", lr=0.0).step(z, labels)["loss"]
+    rows = np.moveaxis(z.astype(np.float64), axis, -1)
+    log_p = rows - np.log(np.exp(rows).sum(-1, keepdims=True))
+    expected = (1 - smoothing) * cross_entropy(z, labels, axis) - smoothing * log_p.mean()
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
 def test_weights_that_were_set_before_the_first_batch_stay():
     trainer = Trainer(sequence("N, 3, 4"), loss="ce", optimizer="sgd", lr=1e-9, trainable="w")
     trainer.set_weights({"w": np.full((6, 12), 0.25, np.float32)})

@@ -14,7 +14,7 @@ import onnxgrad
 from onnxgrad.data.arrays import ArrayData, Batch, Data
 from onnxgrad.errors import DivergedError
 from onnxgrad.train.files import checkpoint
-from onnxgrad.train.state import TrainState
+from onnxgrad.train.state import Progress, TrainState
 from onnxgrad.train.step.not_finite import NotFinite
 
 LINE = """
@@ -108,3 +108,53 @@ def test_a_step_that_is_not_finite_is_an_exception_that_changes_nothing():
     np.testing.assert_array_equal(mine.get_weights(flat=True), before)
     assert issubclass(NotFinite, Exception)
     assert mine.steps == 0
+
+
+def other(**changed) -> TrainState:
+    return TrainState(**{
+        "model": "m", "seed": 1, "optimizer": "AdamW", "weights": {"w": np.zeros((2, 1), np.float32)},
+        "optimizer_state": {"m/w": np.zeros(2, np.float32)}, **changed,
+    })  # fmt: skip
+
+
+MISMATCHES = [
+    ({}, ""),
+    ({"step": 7, "batches": 9, "extra": {"best": 1}}, ""),
+    ({"model": "n"}, "it is a checkpoint of another model"),
+    ({"seed": 2}, "its seed is 2, not 1"),
+    ({"optimizer": "SGD"}, "its optimizer is SGD, not AdamW"),
+    ({"weights": {}}, "it lacks 'w'; were `trainable` or settings changed?"),
+    (
+        {"weights": {"w": np.zeros((2, 1), np.float32), "v": np.zeros(1)}},
+        "it also trains 'v'; were `trainable` or",
+    ),
+    (
+        {"weights": {"w": np.zeros((1, 2), np.float32)}},
+        "'w' is float32 [1, 2], expected float32 [2, 1]",
+    ),
+    ({"weights": {"w": np.zeros((2, 1))}}, "'w' is float64 [2, 1], expected float32 [2, 1]"),
+    ({"optimizer_state": {}}, "it lacks 'optimizer/m/w'; were"),
+    (
+        {"optimizer_state": {"m/w": np.zeros(3, np.float32)}},
+        "'optimizer/m/w' is float32 [3], expected float32 [2]",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"), MISMATCHES, ids=[m[1] or str(m[0]) for m in MISMATCHES]
+)
+def test_why_a_trainer_cannot_go_on(changed, said):
+    found = other(**changed).mismatch(other())
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+
+
+def test_a_progress_counts_rows_and_the_sum_of_their_losses():
+    progress = Progress()
+    progress.count(0.5, 8)
+    progress.count(2.0, 4)
+    assert (progress.position, progress.rows, progress.loss_sum) == (2, 12, 12.0)
+    progress.end_epoch({"loss": 1.0})
+    assert (progress.epoch, progress.position, progress.rows, progress.loss_sum) == (1, 0, 0, 0.0)
+    assert progress.as_dict()["epochs"] == [{"loss": 1.0}]

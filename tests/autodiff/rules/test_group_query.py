@@ -189,3 +189,13 @@ def test_a_past_of_unknown_length_is_refused():
         )
     with pytest.raises(GradientError, match="reads past keys and values"):
         onnxgrad.vjp(proto, wrt=["query"])
+
+
+@pytest.mark.parametrize("ops", ["fused", "standard"])
+def test_heads_of_unknown_size_are_refused(ops):
+    tensors, attributes, fixed = problem("plain")
+    proto = model(tensors, attributes, fixed)
+    for value in proto.graph.input:
+        value.type.tensor_type.shape.dim[2].ClearField("dim_value")
+    with pytest.raises(GradientError, match="has heads of unknown size"):
+        onnxgrad.vjp(proto, wrt=["query"], ops=ops)
