@@ -10,7 +10,8 @@ from ort_models import node_model
 
 import onnxgrad
 from onnxgrad.contracts import contracts
-from onnxgrad.errors import ModelError
+from onnxgrad.errors import ContractError, ModelError
+from onnxgrad.ort import check_attributes
 
 
 @pytest.fixture
@@ -87,3 +88,41 @@ def test_options_in_which_the_library_was_registered_by_hand(model):
 def test_an_empty_path():
     with pytest.raises(ModelError, match="model is an empty string, expected the path"):
         onnxgrad.session("")
+
+
+MISSPELT = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+    net (float[2] x, bool c) => (float[2] y) { BODY }"""
+LEAKY = "LeakyReluGrad<alfa = 0.1>(x, x)"
+
+
+@pytest.mark.parametrize("form", ["message", "bytes", "path"])
+@pytest.mark.parametrize("place", ["graph", "body"])
+def test_an_attribute_that_the_operator_does_not_have(form, place, tmp_path):
+    """onnxruntime would leave it out without a word."""
+    body = f"y = com.microsoft.{LEAKY}"
+    if place == "body":
+        body = f"y = If(c) <then_branch = a () => (float[2] p) {{ p = com.microsoft.{LEAKY} }}, " \
+               "else_branch = b () => (float[2] q) { q = Relu(x) }>"  # fmt: skip
+    proto = onnx.parser.parse_model(MISSPELT.replace("BODY", body))
+    onnx.save(proto, tmp_path / "m.onnx")
+    given = {"message": proto, "bytes": proto.SerializeToString(), "path": tmp_path / "m.onnx"}[
+        form
+    ]
+    with pytest.raises(
+        ContractError, match=r"LeakyReluGrad: unknown attribute 'alfa', expected alpha \(node ''\)"
+    ):
+        onnxgrad.session(given)
+
+
+def test_other_operators_may_have_any_attribute():
+    """Ours alone are looked at: one of ONNX with the name of one of ours, and one of theirs in our domain."""
+    proto = onnx.parser.parse_model(
+        MISSPELT.replace("BODY", "y = com.microsoft.QuickGelu<alpha = 0.5>(x)")
+    )
+    assert onnxgrad.session(proto).run(None, {"x": np.ones(2, np.float32), "c": np.array(True)})[
+        0
+    ].shape == (2,)
+    foreign = onnx.parser.parse_model(
+        MISSPELT.replace("BODY", "y = other.ReluGrad<alfa = 0.1>(x, x)")
+    )
+    check_attributes(foreign)

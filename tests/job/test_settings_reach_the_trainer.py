@@ -8,6 +8,7 @@ from job.problem import run
 
 from onnxgrad.errors import DataError
 from onnxgrad.job import run as job
+from onnxgrad.job.config import Config
 from onnxgrad.train import schedules
 
 TRAIN = ("train", "model.onnx", "--data", "d.npz", "-o", "t.onnx", "--epochs", 1)
@@ -73,3 +74,13 @@ def test_a_clipped_run_is_another_run(folder, capsys):
     before = onnx.numpy_helper.to_array(onnx.load("model.onnx").graph.initializer[0])
     np.testing.assert_allclose(weights["clipped"], before, atol=1e-6)
     assert np.abs(weights["free"] - before).max() > 1e-2
+
+
+def test_micro_batches_of_one_process_and_of_several():
+    """So that a run that goes on takes as many as it began with."""
+    several = object()
+    assert job.divided(Config(), None).micro_batches == 1
+    assert job.divided(Config(), several).micro_batches == job.MICRO_BATCHES > 1
+    for config in (Config(micro_batches=3), Config(fast_sum=True)):
+        for communicator in (None, several):
+            assert job.divided(config, communicator) == config

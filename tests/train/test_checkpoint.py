@@ -363,3 +363,20 @@ def test_optimizers_without_state(tmp_path):
     again, _ = make(optimizer=optimizers.SGD(lr=0.1))
     again.load_checkpoint(tmp_path)
     assert bits(again) == bits(trainer)
+
+
+def test_a_checkpoint_that_cannot_take_its_place_leaves_the_old_one(tmp_path, monkeypatch):
+    made, _ = make()
+    checkpoint.save(made.state(), tmp_path / "c")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "c").iterdir()}
+    rename = os.rename
+
+    def broken(source, target):
+        if Path(target).name == "c" and "-old-" not in Path(source).name:
+            raise OSError("the disk is gone")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", broken)
+    with pytest.raises(CheckpointError, match="could not be written: the disk is gone"):
+        checkpoint.save(made.state(), tmp_path / "c")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "c").iterdir()} == before
