@@ -10,6 +10,9 @@ import onnx
 import pytest
 from job.problem import run
 
+from onnxgrad.cli import demo
+from onnxgrad.cli.texts import Console
+
 HEAD = '<ir_version: 8, opset_import: ["": 17, "mine": 1]> net '
 
 
@@ -131,3 +134,18 @@ def test_grad_says_how_a_graph_of_ours_is_run(capsys):
     assert "run it with onnxgrad.session(...)" in " ".join(lines(out))
     _, out, _ = run(capsys, "grad", gelu, "-o", "g.onnx", "--standard-ops")
     assert "onnxgrad.session" not in out
+
+
+def test_the_demo_says_how_good_both_files_are(tmp_path, capsys):
+    """Four digits: the first model knows one of them, the second three."""
+    for name, shift in (("before", "{0, 0, 5}"), ("after", "{0, 0, 0}")):
+        text = f"""<ir_version: 8, opset_import: ["" : 17]>
+            net (float[N, 3] x) => (float[N, 3] y) <float[3] b = {shift}> {{ y = Add(x, b) }}"""
+        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+    x = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], np.float32)
+    np.savez(tmp_path / "test.npz", x=x, label=np.array([0, 1, 2, 1]))
+    files = [tmp_path / f for f in ("before.onnx", "after.onnx", "test.npz")]
+    demo.show_test(Console(width=200), *files)
+    first, last = capsys.readouterr().out.strip().splitlines()
+    assert first.startswith("4 test digits in a plain onnxruntime ")
+    assert last == "accuracy 25.0% before, 75.0% after"

@@ -12,7 +12,7 @@ import pytest
 import onnxgrad
 from onnxgrad.cli import main
 from onnxgrad.demo import models
-from onnxgrad.flower import client, project
+from onnxgrad.flower import client, project, server
 from onnxgrad.flower.client import client_app
 from onnxgrad.flower.project import packed, unpacked
 
@@ -122,3 +122,10 @@ def test_the_name_of_the_package(folder, package, tmp_path):
 def test_rows_are_counted_in_one_target_or_the_first_of_several():
     assert client._count(np.zeros((5, 2))) == 5
     assert client._count({"a": np.zeros(4), "b": np.zeros((4, 3))}) == 4
+
+
+def test_the_first_names_of_many():
+    assert server.few([]) == ""
+    assert server.few(["a", "b"]) == "'a', 'b'"
+    assert server.few([*"abcd"]) == "'a', 'b', 'c', 'd'"
+    assert server.few([*"abcde"]) == "'a', 'b', 'c', 'd' …"
