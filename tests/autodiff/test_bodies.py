@@ -100,6 +100,7 @@ LISTS = {
     "grown and cut": "e = SequenceEmpty <dtype = 11> () b = Sin(x) t = SequenceInsert(e, x) "
                      "u = SequenceInsert(t, b, zero) v = SequenceInsert(u, x) "
                      "s = SequenceErase(v, one) y = ConcatFromSequence <axis = 0> (s)",
+    "one part, joined": "s = SplitToSequence <axis = 1> (x, four) t = ConcatFromSequence <axis = 1> (s) y = Exp(t)",
     "one part": "s = SplitToSequence <axis = 1> (x, four) a = SequenceAt(s, zero) y = Exp(a)",
     "put before the last": "b = Sin(x) c = Exp(x) t = SequenceConstruct(x, b) s = SequenceInsert(t, c, minus) "
                            "a = SequenceAt(s, one) d = SequenceAt(s, two) y = Mul(a, d)",

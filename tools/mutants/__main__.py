@@ -125,10 +125,9 @@ def function_of(mutant: Mutant) -> list[int]:
 
 def chosen_tests(tests: Tests, mutant: Mutant, thorough: bool) -> set[str]:
     covering = tests.covering(mutant.path, lines_of(mutant))
-    if (
-        not covering
-    ):  # it runs when the module is imported, or in what is computed once for many tests
-        covering = tests.of_file(mutant.path)
+    if not function_of(mutant) or not covering:
+        # It runs when the module is imported, in whatever test does so first, or once for many tests.
+        covering = covering | tests.of_file(mutant.path)
     return covering | tests.siblings(covering) if thorough else covering
 
 
