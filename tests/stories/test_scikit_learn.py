@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from onnxgrad.demo import models
-from onnxgrad.sklearn import OnnxClassifier, OnnxRegressor, mlp
+from onnxgrad.sklearn import OnnxClassifier, OnnxRegressor, estimators, mlp
 from onnxgrad.sklearn.network import row_shape
 
 MAY_SKIP = ("SCIPY_ARRAY_API is not set", "pandas is not installed")
@@ -144,9 +144,7 @@ def test_clones_are_unfitted_and_equal():
 def test_an_unknown_class_in_a_later_part_is_named():
     x, y = load_iris(return_X_y=True)
     network = OnnxClassifier().partial_fit(x[:100], y[:100])
-    with pytest.raises(
-        ValueError, match=r"y holds the class .*2.*, which the first call did not name"
-    ):
+    with pytest.raises(ValueError, match="y holds the class 2, which the first call did not name"):
         network.partial_fit(x, y)
 
 
@@ -157,7 +155,7 @@ SETTINGS = {
 
 
 def test_every_setting_reaches_the_trainer(monkeypatch):
-    given, fitted, real = {}, {}, onnxgrad.sklearn.estimators.Trainer
+    given, fitted, real = {}, {}, estimators.Trainer
 
     class Watched(real):
         def __init__(self, source, **settings):
@@ -168,7 +166,7 @@ def test_every_setting_reaches_the_trainer(monkeypatch):
             fitted.update(settings)
             return super().fit(*rest, **settings)
 
-    monkeypatch.setattr(onnxgrad.sklearn.estimators, "Trainer", Watched)
+    monkeypatch.setattr(estimators, "Trainer", Watched)
     x, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20.0)
     OnnxRegressor(**SETTINGS, loss="huber", epochs=2, batch_size=7, verbose=0, random_state=3).fit(
         x, y
@@ -255,7 +253,7 @@ def test_a_new_network_is_drawn_as_pytorch_draws():
 def test_one_class_and_too_many_are_refused():
     x = np.zeros((6, 2), np.float32)
     with pytest.raises(
-        ValueError, match=r"the rows are all of one class, .*3.*: a classifier needs two"
+        ValueError, match="the rows are all of one class, 3: a classifier needs two"
     ):
         OnnxClassifier().fit(x, np.full(6, 3))
     with pytest.raises(

@@ -185,7 +185,7 @@ class OnnxClassifier(ClassifierMixin, _OnnxEstimator):
             self.classes_ = unique_labels(y if classes is None else classes)
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
-            raise ValueError(f"y holds the class {unknown[0]!r}, which the first call did not name")
+            raise ValueError(f"y holds the class {unknown.tolist()[0]!r}, which the first call did not name")
         labels = np.searchsorted(self.classes_, y)
         if first:
             self._first(X, labels)
@@ -201,7 +201,7 @@ class OnnxClassifier(ClassifierMixin, _OnnxEstimator):
     def _first(self, X: np.ndarray, labels: np.ndarray) -> None:
         if len(self.classes_) < 2:
             raise ValueError(
-                f"the rows are all of one class, {self.classes_[0]!r}: a classifier needs two"
+                f"the rows are all of one class, {self.classes_.tolist()[0]!r}: a classifier needs two"
             )
         self._begin(X, len(self.classes_), labels)
 
