@@ -42,7 +42,7 @@ Dim planes_together(Dim all, Dim each) {
 }
 
 // Without a branch: which results are above 0 is hard to foresee.
-template <class T, class I>
+template <class T, class I> [[gnu::noinline]]
 void add_above_zero(const I* indices, const T* dy, const T* y, Dim count, T* dx) {
   for (Dim k = 0; k < count; ++k) {
     const T kept = y[k] > T(0) ? dy[k] : T(0);

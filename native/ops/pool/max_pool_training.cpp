@@ -137,6 +137,11 @@ template <class T> class PoolRow {
   std::vector<BitsOf<T>> places_;  // of a tap, in X from the window's corner
 };
 
+// By itself: within the loop over rows the compiler would keep less of a row in registers.
+template <class T> [[gnu::noinline]] void cut_below_zero(T* y, Dim count) {
+  for (Dim i = 0; i < count; ++i) y[i] = y[i] < T(0) ? T(0) : y[i];  // NaN stays
+}
+
 }  // namespace
 
 template <class T> void max_pool_training(Call& call) {
@@ -166,9 +171,9 @@ template <class T> void max_pool_training(Call& call) {
         const Dim at = (p * rows + r) * w[2].out;
         row.run(x + p * in, p * in, r / w[1].out, r % w[1].out, memory.data(), y + at,
                 indices ? indices + at : nullptr);
-        if (cut)
-          for (Dim i = at; i < at + w[2].out; ++i) y[i] = y[i] < T(0) ? T(0) : y[i];
       }
+    const Dim plane = rows * w[2].out;
+    if (cut) cut_below_zero(y + begin * plane, (end - begin) * plane);
   });
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(max_pool_training)
