@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from onnxgrad.data.forms import Forms
 from onnxgrad.data.images import Images, PictureForm
 from onnxgrad.data.preprocessor import read_config
 from onnxgrad.data.read import read
-from onnxgrad.errors import DataError
+from onnxgrad.errors import DataError, LimitError
+from onnxgrad.files import limits
 
 image = pytest.importorskip("PIL.Image")
 
@@ -104,7 +106,18 @@ def test_recipes_of_hubs(settings, form):
 
 @pytest.mark.parametrize(
     "settings",
-    [[], {"size": "large"}, {"size": {"edge": 3}}, {"size": -1}, {"size": 9, "resample": 77}],
+    [
+        [],
+        {"size": "large"},
+        {"size": {"edge": 3}},
+        {"size": -1},
+        {"size": 9, "resample": 77},
+        {"size": math.inf},
+        {"image_mean": [10**400], "image_std": [1]},
+        {"image_mean": [0], "image_std": [0]},
+        {"sampling_rate": math.inf},
+        {"size": 9, "resample": math.inf},
+    ],
 )
 def test_a_recipe_that_is_none_is_refused_by_its_name(settings):
     Path("preprocessor_config.json").write_text(json.dumps(settings))
@@ -121,10 +134,43 @@ def test_what_is_written_into_a_model_comes_back():
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"pictures": {"resize": "big"}}', '{"pictures": {"mean": ["x"]}}',
-                                  '{"pictures": {"resample": "magic"}}', '{"constants": {"sr": "fast"}}'])  # fmt: skip
+                                  '{"pictures": {"resample": "magic"}}', '{"constants": {"sr": "fast"}}',
+                                  '{"pictures": [1]}', '{"pictures": {"resize": [1, 2, 3]}}',
+                                  '{"pictures": {"crop": [5]}}', '{"pictures": {"resize": [0]}}',
+                                  '{"pictures": {"resize": [true]}}',
+                                  '{"pictures": {"std": [0]}}', '{"pictures": {"mean": [NaN]}}',
+                                  '{"pictures": {"channels": 7}}', '{"pictures": {"rescale": 1' + "0" * 400 + "}}",
+                                  '{"constants": {"sr": 1' + "0" * 400 + "}}", '{"sounds": {"rate": 0}}',
+                                  '{"sounds": {"rate": 10000001}}', '{"sounds": {"length": -1}}',
+                                  '{"texts": {"length": 0}}', '{"texts": {"length": 1048577}}', "[" * 200])  # fmt: skip
 def test_metadata_of_strangers_are_not_believed(text):
     with pytest.raises(DataError, match=r"metadata 'onnxgrad.inputs' are damaged"):
         Forms.from_json(text)
+
+
+def test_what_comes_out_is_bounded_by_the_limit_of_pictures():
+    photo("a.png", 4, 8)
+    for form in (
+        PictureForm(resize=(20, 20)),
+        PictureForm(crop=(20, 20)),
+        PictureForm((15,), (4, 4)),
+    ):
+        fitted(form, [None, 3, None, None])
+        with limits.override(pixels=399), pytest.raises(LimitError, match="--limit pixels="):
+            fitted(form, [None, 3, None, None])
+
+
+def test_a_program_is_not_a_picture(monkeypatch):
+    """PostScript under the name of a picture would be run by Ghostscript, where there is one."""
+    Path("a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n")
+    with pytest.raises(DataError, match=r"a\.png cannot be read as an image"):
+        Images([Path("a.png")])
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "bmp", "gif", "webp", "tif"])
+def test_every_ending_is_read(ending):
+    photo(f"a.{ending}", 4, 4)
+    assert fitted(PictureForm(), [None, 3, 4, 4], f"a.{ending}").shape == (3, 4, 4)
 
 
 # ---- folders

@@ -16,7 +16,8 @@ from stories.made import write_wav
 from onnxgrad.data.folders import read_folder
 from onnxgrad.data.preprocessor import read_config
 from onnxgrad.data.sounds import SoundForm, Sounds, resampled
-from onnxgrad.errors import DataError
+from onnxgrad.errors import DataError, LimitError
+from onnxgrad.files import limits
 
 TONE = 0.5 * np.sin(2 * np.pi * 440 * np.arange(800) / 8000)
 
@@ -60,6 +61,56 @@ def test_other_files_by_soundfile(kind):
     name, more = ("a.flac", {}) if kind == "FLAC" else ("a.wav", {"subtype": "FLOAT"})
     soundfile.write(name, TONE, 8000, **more)
     np.testing.assert_allclose(fitted(name, [None, 800]), TONE, atol=1e-4)
+
+
+def damaged(rate: int = 8000, width: int = 2, size: int | None = None) -> None:
+    """a.wav, 800 samples of silence behind a header that says what one likes."""
+    data = bytes(800 * width)
+    form = struct.pack("<IHHIIHH", 16, 1, 1, rate, rate * width, width, 8 * width)
+    head = b"WAVEfmt " + form + b"data" + struct.pack("<I", len(data) if size is None else size)
+    Path("a.wav").write_bytes(b"RIFF" + struct.pack("<I", len(head) + len(data)) + head + data)
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [({"rate": 0}, "has 0 samples a second, expected 1 to 10,000,000"),
+     ({"rate": 10_000_001}, "has 10,000,001 samples a second"), ({"width": 5}, r"a\.wav")],
+    ids=str,
+)  # fmt: skip
+def test_headers_that_no_sound_has(header, words):
+    damaged(**header)
+    with pytest.raises(DataError, match=words):
+        fitted("a.wav", [None, None])
+
+
+def test_a_header_that_lies_about_the_length_is_not_believed():
+    damaged(size=2**31)
+    assert len(fitted("a.wav", [None, None])) < 900
+
+
+def test_rates_too_far_apart_and_sounds_too_long():
+    write_wav("a.wav", TONE)
+    with pytest.raises(DataError, match="too far apart to resample"):
+        fitted("a.wav", [None, None], SoundForm(rate=8_000_001))
+    with limits.override(samples=799), pytest.raises(LimitError, match="--limit samples=800"):
+        fitted("a.wav", [None, None])
+    with limits.override(samples=800):
+        fitted("a.wav", [None, None])
+        with pytest.raises(LimitError, match=r"a\.wav is too long"):
+            fitted("a.wav", [None, 8], SoundForm(rate=16_000))
+
+
+def test_a_filter_that_reaches_far():
+    noise = np.random.default_rng(0).standard_normal(3000)
+    far = resampled(noise, 48_000, 500)
+    at = np.arange(len(far)) * 96.0
+    offsets = np.arange(-1536, 1537)
+    padded = np.concatenate([np.zeros(1536), noise, np.zeros(1537)])
+    distance = (np.floor(at).astype(int)[:, None] + offsets) - at[:, None]
+    window = np.i0(8.0 * np.sqrt(np.clip(1 - (distance / 1537) ** 2, 0, 1))) / np.i0(8.0)
+    taps = np.sinc(distance / 96) / 96 * window
+    expected = (padded[np.floor(at).astype(int)[:, None] + offsets + 1536] * taps).sum(1)
+    np.testing.assert_allclose(far, expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("dims", [[None, 1000], [None, 1, 1000], [None, 1000, 1]], ids=str)

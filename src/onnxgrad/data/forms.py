@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.data.images import PictureForm
-from onnxgrad.data.pixels import RESAMPLES
 from onnxgrad.data.sounds import SoundForm
 from onnxgrad.data.texts import TextForm
 from onnxgrad.data.tokenizer import Tokenizer
 from onnxgrad.errors import DataError
+from onnxgrad.files.text import parse_json
 
 KEY = "onnxgrad.inputs"  # of the metadata
 
@@ -48,17 +48,13 @@ class Forms:
     def from_json(cls, text: str) -> Forms:
         """What a model's metadata say. Raises DataError where that cannot be."""
         try:
-            found = json.loads(text)
-            pictures = _read(PictureForm, found.get("pictures", {}))
-            if pictures.resample not in RESAMPLES:
-                raise ValueError(f"resample is {pictures.resample!r}")
+            found = parse_json(text)
+            kinds = {"pictures": PictureForm, "sounds": SoundForm, "texts": TextForm}
+            made = [_read(kind, found.get(name, {})).checked() for name, kind in kinds.items()]
             constants = {str(k): float(v) for k, v in found.get("constants", {}).items()}
-            sounds, texts = (
-                _read(k, found.get(n, {})) for k, n in ((SoundForm, "sounds"), (TextForm, "texts"))
-            )
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise DataError(f"the model's metadata {KEY!r} are damaged: {error}") from error
-        return cls(pictures, sounds, texts, constants)
+        return cls(*made, constants)
 
 
 def _said(form: Any) -> dict[str, Any]:
@@ -70,6 +66,8 @@ _KINDS = {"tuple[int": (int,), "tuple[float": (int, float), "tuple[str": (str,)}
 
 
 def _read(kind: type, found: Mapping[str, Any]) -> Any:
+    if not isinstance(found, dict):
+        raise ValueError(f"{kind.__name__} is {found!r:.60}")
     made = {}
     for each in dataclasses.fields(kind):
         if each.name not in found:
@@ -78,12 +76,12 @@ def _read(kind: type, found: Mapping[str, Any]) -> Any:
         listed = next((of for start, of in _KINDS.items() if each.type.startswith(start)), None)
         if listed is not None:
             if not isinstance(value, list) or not all(isinstance(v, listed) for v in value):
-                raise ValueError(f"{each.name} is {value!r}")
+                raise ValueError(f"{each.name} is {value!r:.60}")
             value = tuple(value)
         elif type(value).__name__ not in each.type and not (
             "float" in each.type and isinstance(value, int)
         ):
-            raise ValueError(f"{each.name} is {value!r}")
+            raise ValueError(f"{each.name} is {value!r:.60}")
         made[each.name] = value
     return kind(**made)
 

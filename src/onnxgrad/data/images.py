@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 from onnxgrad.data import pixels
 from onnxgrad.data.augment import Augment
 from onnxgrad.errors import DataError
+from onnxgrad.files import limits
 
 CACHE_BYTES = 512 << 20  # decoded pictures that are kept
 BYTE = 1 / 255
@@ -31,6 +33,21 @@ class PictureForm:
     std: tuple[float, ...] = ()
     channels_last: bool | None = None
     channels: int | None = None
+
+    def checked(self) -> PictureForm:
+        """Return the form. Raises ValueError for what no picture has: models and files of strangers say it."""
+        for name, counts in (("resize", (0, 1, 2)), ("crop", (0, 2))):
+            sides = getattr(self, name)
+            if len(sides) not in counts or any(type(s) is not int or s < 1 for s in sides):
+                raise ValueError(f"{name} is {list(sides)!r:.60}")
+        numbers = (*self.mean, *self.std, 0.0 if self.rescale is None else self.rescale)
+        if not all(math.isfinite(number) for number in numbers) or any(s <= 0 for s in self.std):
+            raise ValueError(f"mean, std or rescale is {numbers!r:.60}")
+        if self.resample not in pixels.RESAMPLES:
+            raise ValueError(f"resample is {self.resample!r:.60}")
+        if self.channels is not None and self.channels not in pixels.MODES:
+            raise ValueError(f"channels is {self.channels!r:.60}")
+        return self
 
     def fitted(self, who: str, dims: list, dtype: np.dtype, first: Path) -> PictureForm:
         """All that is not said, by a model's input of these dims and by the first picture."""
@@ -74,6 +91,7 @@ class PictureForm:
                 f"{made[0]} × {made[1]} (from a flag, the model's metadata or preprocessor_config.json); "
                 "a flag with the right size wins"
             )
+        limits.check("pixels", made[0] * made[1], f"{who} takes {made[0]:,} × {made[1]:,} pixels")
         return replace(self, resize=resize, crop=crop)
 
     @property

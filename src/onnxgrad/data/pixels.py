@@ -13,6 +13,8 @@ from onnxgrad.files import limits
 from onnxgrad.files.paths import read_bytes
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
+# Of what Pillow reads: not all of it, because some are programs (EPS is run by Ghostscript).
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 # As Pillow numbers them, which is how preprocessor_config.json does.
 RESAMPLES = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
@@ -29,6 +31,9 @@ def decode(path: Path, channels: int, resize: tuple[int, ...], resample: str) ->
     try:
         image = _upright(_open(path), path).convert(MODES[channels])
         size = target_size((image.size[1], image.size[0]), resize)
+        limits.check(
+            "pixels", size[0] * size[1], f"{path} becomes {size[0]:,} × {size[1]:,} pixels"
+        )
         if (size[1], size[0]) != image.size:
             image = image.resize((size[1], size[0]), RESAMPLES[resample])
     except (DataError, FileError):
@@ -104,7 +109,7 @@ def _open(path: Path):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours
-            image = Image.open(content)
+            image = Image.open(content, formats=FORMATS)
     except Exception as error:  # Pillow's readers raise what they like: SyntaxError, struct.error
         raise DataError(f"{path} cannot be read as an image: {error}") from error
     width, height = image.size

@@ -20,12 +20,13 @@ def read_config(path: Path) -> tuple[PictureForm | None, SoundForm | None]:
     if not isinstance(found, dict):
         raise DataError(f"{path} holds a {type(found).__name__}, expected settings")
     try:
-        pictures = _pictures(found) if "image_mean" in found or "size" in found else None
+        told = "image_mean" in found or "size" in found
+        pictures = _pictures(found).checked() if told else None
         sounds = None
         if "sampling_rate" in found and found.get("feature_size", 1) == 1:
             normalize = bool(found.get("do_normalize", False))
-            sounds = SoundForm(rate=_whole(found["sampling_rate"]), normalize=normalize)
-    except (TypeError, ValueError, KeyError) as error:
+            sounds = SoundForm(_whole(found["sampling_rate"]), normalize=normalize).checked()
+    except (TypeError, ValueError, KeyError, ArithmeticError) as error:
         raise DataError(
             f"{path} is not understood: {error}; flags such as --resize say the same"
         ) from error

@@ -14,11 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from onnxgrad.errors import DataError
+from onnxgrad.files import limits
 from onnxgrad.files.paths import read_bytes
 
 ENDINGS = {".wav", ".flac", ".ogg"}
 CACHE_BYTES = 512 << 20  # waveforms that are kept
 ZEROS = 16  # of the sinc on either side: how sharp the filter of a resampling is
+MOST_RATE = 10_000_000  # samples a second, as --sample-rate
+MOST_FACTOR = 1000  # between two rates: nobody means to resample by more
 LOOKED_AT = 1 << 14  # files whose headers are read to find rate and length
 
 
@@ -32,6 +35,16 @@ class SoundForm:
     rate: int | None = None
     length: int | None = None
     normalize: bool = False
+
+    def checked(self) -> SoundForm:
+        """Return the form. Raises ValueError for what no sound has: models and files of strangers say it."""
+        for name in ("rate", "length"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"{name} is {value!r:.60}, expected 1 or more")
+        if self.rate is not None and self.rate > MOST_RATE:
+            raise ValueError(f"rate is {self.rate!r:.60}, expected at most {MOST_RATE:,}")
+        return self
 
     def __str__(self) -> str:
         text = f"{self.length:,} samples at {self.rate:,} Hz ({self.length / self.rate:.3g} s), one channel"
@@ -73,9 +86,15 @@ class Sounds:
         self.dtype, self._cache, self._cached = np.dtype(dtype), {}, 0
         headers = [_header(path) for path in self.paths[:LOOKED_AT]]
         rate = form.rate or self._one_rate([h[0] for h in headers])
+        for path, (own, _) in zip(self.paths, headers, strict=False):
+            if not 1 / MOST_FACTOR <= own / rate <= MOST_FACTOR:
+                raise DataError(
+                    f"{path} has {own:,} samples a second, and {who} takes {rate:,}: too far apart to resample"
+                )
         length = wanted if isinstance(wanted, int) else form.length
         if length is None:
             length = max(math.ceil(count * rate / own) for own, count in headers)
+        limits.check("samples", length, f"{who} takes {length:,} samples of each sound")
         self.form = replace(form, rate=rate, length=length)
         self._say(headers)
 
@@ -117,6 +136,7 @@ class Sounds:
             raise DataError(f"{self.paths[row]} holds no samples")
         form = self.form
         target = form.rate or rate
+        limits.check("samples", len(samples) * target // rate, f"{self.paths[row]} is too long")
         samples = resampled(samples, rate, target)
         length = form.length or len(samples)
         samples = samples[:length]
@@ -140,8 +160,9 @@ def resampled(samples: np.ndarray, rate: int, target: int) -> np.ndarray:
     offsets = np.arange(-reach, reach + 1)
     padded = np.concatenate([np.zeros(reach), samples, np.zeros(reach + 1)])
     made = np.empty(count)
-    for begin in range(0, count, 1 << 14):
-        at = np.arange(begin, min(count, begin + (1 << 14))) * (rate / target)
+    step = max(1, min(1 << 14, (1 << 22) // len(offsets)))  # of some 32 MiB
+    for begin in range(0, count, step):
+        at = np.arange(begin, min(count, begin + step)) * (rate / target)
         first = np.floor(at).astype(int)
         distance = (first[:, None] + offsets) - at[:, None]
         window = np.i0(8.0 * np.sqrt(np.clip(1 - (distance / (reach + 1)) ** 2, 0, 1))) / np.i0(8.0)
@@ -152,17 +173,25 @@ def resampled(samples: np.ndarray, rate: int, target: int) -> np.ndarray:
 
 def _header(path: Path) -> tuple[int, int]:
     """Samples a second, and how many there are."""
+    content = read_bytes(path, "a sound")
     try:
-        with wave.open(io.BytesIO(read_bytes(path, "a sound")), "rb") as file:
-            return file.getframerate(), file.getnframes()
+        with wave.open(io.BytesIO(content), "rb") as file:
+            held = len(content) // (file.getsampwidth() * file.getnchannels())
+            return _rate(path, file.getframerate()), min(file.getnframes(), held)
     except (wave.Error, EOFError):
         package = _soundfile(path)
     try:
-        info = package.info(io.BytesIO(read_bytes(path, "a sound")))
+        info = package.info(io.BytesIO(content))
     except Exception as error:  # libsndfile's own class, and bare ones
         text = getattr(error, "error_string", error)
         raise DataError(f"{path} cannot be read as a sound: {text}") from error
-    return info.samplerate, info.frames
+    return _rate(path, info.samplerate), info.frames
+
+
+def _rate(path: Path, rate: int) -> int:
+    if not 1 <= rate <= MOST_RATE:
+        raise DataError(f"{path} has {rate:,} samples a second, expected 1 to {MOST_RATE:,}")
+    return rate
 
 
 def _read(path: Path) -> tuple[int, np.ndarray]:
@@ -171,6 +200,8 @@ def _read(path: Path) -> tuple[int, np.ndarray]:
     try:
         with wave.open(io.BytesIO(content), "rb") as file:
             width, channels = file.getsampwidth(), file.getnchannels()
+            if width not in (1, 2, 3, 4):
+                raise wave.Error(f"{width} bytes for a sample")
             rate, raw = file.getframerate(), file.readframes(file.getnframes())
     except (wave.Error, EOFError):
         return _read_other(path, content)

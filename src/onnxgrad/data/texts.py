@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxgrad.data.goals import Goal
 from onnxgrad.data.ragged import IGNORED, PaddedFeed, Ragged, by_length, padded, role_of, width_of
 from onnxgrad.data.table import Table
-from onnxgrad.data.tokenizer import Tokenizer
+from onnxgrad.data.tokenizer import LONGEST, Tokenizer
 from onnxgrad.errors import DataError
 
 LENGTH = 512  # tokens of a text, where neither a flag, the model nor its tokenizer says so
@@ -26,6 +26,12 @@ class TextForm:
     tokenizer: str = ""
     length: int | None = None
     columns: tuple[str, ...] = ()
+
+    def checked(self) -> TextForm:
+        """Return the form. Raises ValueError for a length that no text has: models of strangers say it."""
+        if self.length is not None and not 1 <= self.length <= LONGEST:
+            raise ValueError(f"length is {self.length!r:.60}, expected 1 to {LONGEST:,}")
+        return self
 
     def __str__(self) -> str:
         named = " and ".join(f"'{c}'" for c in self.columns)

@@ -23,8 +23,9 @@ LIMITS: dict[str, tuple[int, str]] = {
     "tensor": (1 << 34, "elements of any tensor whose shape the model fixes"),
     "trips": (1 << 24, "trips of a Loop that the model writes as a constant"),
     "columns": (100_000, "columns of a CSV or Parquet file, keys of a JSON line, arrays of an .npz file"),
-    "unpacked": (200, "bytes that one byte of an .npz file may unpack to, in files of 256 MiB and more"),
+    "unpacked": (200, "bytes of memory that one byte of a dataset may become, from 256 MiB on"),
     "pixels": (100_000_000, "pixels of one picture"),
+    "samples": (100_000_000, "samples of one sound"),
 }  # fmt: skip
 
 _raised: dict[str, int] = {}
