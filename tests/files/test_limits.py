@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from onnxgrad.cli import main
 from onnxgrad.data.read import read
 from onnxgrad.errors import LimitError, ModelError
-from onnxgrad.files import limits
+from onnxgrad.files import arrays, limits
 from onnxgrad.files.models import read_proto
 from onnxgrad.files.text import parse_json
 from onnxgrad.graph import load
@@ -66,6 +68,62 @@ def test_well_packed_arrays_below_the_limit_load(tmp_path):
     zeros = np.zeros((1 << 22,), np.float32)  # 16 MiB of nothing in 16 KiB
     np.savez_compressed(tmp_path / "d.npz", x=zeros)
     assert read(tmp_path / "d.npz").rows == 1 << 22
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_one_long_text_among_many_rows(tmp_path, monkeypatch, ending):
+    """Every cell of a column of text takes as much as the longest."""
+    monkeypatch.setattr(arrays, "UNPACKED_FREELY", 1 << 20)
+    words = ["b"] * 3000 + ["a" * 3000]
+    path = tmp_path / f"d.{ending}"
+    if ending == "csv":
+        path.write_text("x,y\n" + "".join(f"1,{word}\n" for word in words))
+    elif ending == "jsonl":
+        path.write_text("".join(json.dumps({"x": 1, "y": word}) + "\n" for word in words))
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.table({"x": [1] * 3001, "y": words}), path)
+    with pytest.raises(LimitError, match=r"'y' would unpack to 36,012,000 bytes, from a file of"):
+        read(path).column("y")
+    with limits.override(unpacked=10**6):
+        assert read(path).column("y")[-1] == "a" * 3000
+
+
+def test_equal_rows_of_a_parquet_file(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(arrays, "UNPACKED_FREELY", 1 << 20)
+    table = pyarrow.table({"x": np.zeros(10**6), "y": np.zeros(10**6, np.float32)})
+    parquet.write_table(table, tmp_path / "d.parquet")
+    with pytest.raises(LimitError, match="would unpack to 12,000,000 bytes"):
+        read(tmp_path / "d.parquet")
+    with limits.override(unpacked=10**6):
+        assert read(tmp_path / "d.parquet").rows == 10**6
+
+
+@pytest.mark.parametrize("place", ["op_type", "domain", "name", "attribute", "input", "axis"])
+def test_names_anywhere_in_a_model(place):
+    made = model(1)
+    node, long = made.graph.node[0], "n" * 70_000
+    if place == "attribute":
+        node.attribute[0].name = long
+    elif place == "input":
+        made.graph.node[1].input[0] = long
+    elif place == "axis":
+        made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = long
+    else:
+        setattr(node, place, long)
+    with pytest.raises(
+        LimitError, match="a name in it has 70,000 characters, and the limit is 65,536"
+    ):
+        load(made)
+
+
+def test_a_line_of_many_keys(tmp_path):
+    (tmp_path / "d.jsonl").write_text('{"a": 1, "b": 2}\n')
+    with limits.override(columns=1), pytest.raises(LimitError, match="it has 2 keys"):
+        read(tmp_path / "d.jsonl")
 
 
 def test_every_limit_is_in_the_docs():

@@ -22,7 +22,7 @@ from onnxgrad.data.chat import Chat
 from onnxgrad.data.digest import digest
 from onnxgrad.data.tokenizer import Tokenizer
 from onnxgrad.errors import DataError, FileError
-from onnxgrad.files.text import parse_json, read_text
+from onnxgrad.files.text import json_lines, parse_record
 from onnxgrad.notes import Note
 
 IGNORED = -100  # a target that no loss counts
@@ -45,14 +45,12 @@ class Example:
 def records(path: str | os.PathLike[str]) -> Iterator[tuple[int, Any]]:
     """Yield the lines of a JSONL file with their numbers. Raises DataError that names the line."""
     try:
-        lines = read_text(path).splitlines()
+        lines = list(json_lines(path))
     except (OSError, FileError) as error:
         raise DataError(f"{path} cannot be read as text: {error}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in lines:
         try:
-            yield number, parse_json(line)
+            yield number, parse_record(line)
         except ValueError as error:
             raise DataError(f"{path}, line {number}: not JSON ({error})") from error
 

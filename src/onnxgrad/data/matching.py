@@ -18,13 +18,19 @@ from onnxgrad.data.sounds import Sounds
 from onnxgrad.data.table import Table, is_number
 from onnxgrad.data.texts import USUAL, takes_tokens
 from onnxgrad.errors import DataError
+from onnxgrad.files.paths import printable
 from onnxgrad.notes import Note
 
 TARGETS = ("target", "label", "labels", "y", "class", "targets", "tags", "ner_tags")
 
 
 def check_inputs(model: ir.Model, table: Table, constants: Collection[str]) -> None:
-    """Refuse a model with an input that does not take one row per sample, and is not a constant."""
+    """Refuse a model with an input that has no type, or does not take one row per sample and is not a constant."""
+    for value in given_inputs(model):
+        if value.dtype is None or value.dtype == ir.DataType.UNDEFINED:
+            raise DataError(
+                f"input '{printable(value.name)}' of the model has no type, expected one"
+            )
     wanted = [v for v in given_inputs(model) if v.name not in constants and not is_rate(v, table)]
     shapes = {v.name: None if v.shape is None else list(v.shape) for v in wanted}
     names = [str(s[0]) for s in shapes.values() if s and not isinstance(s[0], int)]

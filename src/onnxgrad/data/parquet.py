@@ -14,13 +14,15 @@ import numpy as np
 
 from onnxgrad.data.share import Share
 from onnxgrad.data.table import Column, Part, Table, batch_sizes, in_pieces, joined, rejoin
-from onnxgrad.errors import DataError, FileError
+from onnxgrad.errors import DataError, FileError, LimitError
 from onnxgrad.files import limits
+from onnxgrad.files.arrays import check_unpacked, text_array
 from onnxgrad.files.boundary import first_line
 from onnxgrad.files.paths import open_file, printable
 
 BLOCK_BYTES = 64 << 20  # of one block in memory
 MOST_ROWS = 1 << 16  # of one block
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}  # bytes of a number, where they are not 8
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class ParquetTable(Table):
         self.arrays = {}  # none lies in memory
         self.gaps, self.filled = {}, set()  # gaps are met when their block is read
         self.where = lambda row: f"row {row}"
+        self.size = path.stat().st_size
         self.file = _open(path)
         self.rows = self.file.metadata.num_rows
         self._check_columns(path)
@@ -57,6 +60,7 @@ class ParquetTable(Table):
         if not self.rows or not names:
             raise DataError(f"{path} has no rows")
         limits.check("columns", len(names), f"{path} has {len(names):,} columns")
+        check_unpacked(_unpacked(self.file.metadata), self.size, printable(path))
         twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:
             raise DataError(f"{path} has two columns of the name {printable(twice[0])!r}")
@@ -74,7 +78,7 @@ class ParquetTable(Table):
         """What pyarrow says of pages that are damaged, as ours: its classes, or bare ones such as OSError."""
         try:
             yield
-        except DataError:
+        except (DataError, LimitError):
             raise
         except (OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
             raise DataError(f"{self.source} is damaged: {first_line(error)}") from error
@@ -189,9 +193,10 @@ class ParquetTable(Table):
             shape.append(int(lengths[0]) if len(lengths) else 0)
             values = values.flatten()
         self._refuse_nulls(values, name, row)
-        array = np.asarray(values.to_numpy(zero_copy_only=False))
+        array = _plain(np.asarray(values.to_numpy(zero_copy_only=False)))
         if array.dtype == object:
-            array = np.array(["" if word is None else str(word) for word in array])
+            words = ["" if word is None else str(word) for word in array]
+            array = text_array(words, f"{self.source}: column '{name}'", self.size)
         return array.reshape(shape)
 
     def _refuse_nulls(self, values: Any, name: str, row: int) -> None:
@@ -214,6 +219,20 @@ def _open(path: Path) -> Any:
         raise
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is not a Parquet file: {error}") from error
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Dates as text, as in other files, and spans of time as seconds."""
+    if array.dtype.kind == "M":
+        return np.where(np.isnat(array), "", array.astype("M8[us]").astype(str))
+    return array / np.timedelta64(1, "s") if array.dtype.kind == "m" else array
+
+
+def _unpacked(metadata: Any) -> int:
+    """The bytes of all numbers, as far as the file says; a run of equal ones takes a few in it."""
+    groups = (metadata.row_group(g) for g in range(metadata.num_row_groups))
+    columns = (group.column(c) for group in groups for c in range(group.num_columns))
+    return sum(WIDTHS.get(c.physical_type, 8) * c.num_values for c in columns)
 
 
 def _is_plain(values: Any) -> bool:

@@ -17,9 +17,9 @@ from onnxgrad.data.ragged import Ragged
 from onnxgrad.data.table import Table, check_lengths, is_number
 from onnxgrad.errors import DataError, FileError, LimitError
 from onnxgrad.files import limits
-from onnxgrad.files.arrays import map_npy, read_npz
+from onnxgrad.files.arrays import check_unpacked, map_npy, read_npz, text_array
 from onnxgrad.files.paths import regular_file
-from onnxgrad.files.text import open_text, parse_json, read_text
+from onnxgrad.files.text import json_lines, open_text, parse_record
 
 CSV_ROWS = 20_000  # of one chunk
 GAPS = ("", "NA", "N/A", "null", "NULL", "?")  # cells of a column of numbers that hold none
@@ -101,12 +101,13 @@ def _csv_table(path: Path) -> Table:
     names = _header(path, next(chunks))
     pieces: dict[str, list[np.ndarray]] = {name: [] for name in names}
     gaps: dict[str, str] = {}
+    size = path.stat().st_size
     for number, rows in enumerate(chunks):
         if number == 0:
             _check_header(path, names, rows)
         _check_widths(path, lines[-len(rows) :], rows, len(names))
         for name, cells in zip(names, zip(*rows, strict=True), strict=True):
-            texts = np.array([text.strip() for text in cells])
+            texts = text_array([text.strip() for text in cells], f"{path}: column '{name}'", size)
             pieces[name].append(_piece(texts))
             _note_gap(path, name, lines[-len(rows) :], texts, pieces[name][-1], gaps)
     if not lines:
@@ -120,7 +121,11 @@ def _csv_table(path: Path) -> Table:
         for rows in rest:
             for name in words:
                 pieces[name].append(np.array([row[names.index(name)].strip() for row in rows]))
-    columns = {name: _column(parts) for name, parts in pieces.items()}
+    columns = {}
+    for name, parts in pieces.items():
+        taken = max(part.itemsize for part in parts) * len(lines)
+        check_unpacked(taken, size, f"{path}: column '{name}'")
+        columns[name] = _column(parts)
     where = lambda row: f"line {lines[row]}"  # noqa: E731
     return with_files(Table(str(path), columns, where=where, loose=True, gaps=gaps), path.parent)
 
@@ -217,15 +222,10 @@ def _column(pieces: list[np.ndarray]) -> np.ndarray:
 def _jsonl(path: Path) -> Table:
     records: list[dict[str, Any]] = []
     numbers: list[int] = []
-    try:
-        lines = read_text(path).splitlines()
-    except FileError as error:
-        raise DataError(str(error)) from error
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            first = records[0] if records else None
-            records.append(_record(f"{path}, line {number}", line, first))
-            numbers.append(number)
+    for number, line in json_lines(path):
+        first = records[0] if records else None
+        records.append(_record(f"{path}, line {number}", line, first))
+        numbers.append(number)
     if not records:
         raise DataError(f"{path} has no rows")
     gaps: dict[str, str] = {}
@@ -251,22 +251,33 @@ def _without_null(path: Path, key: str, lines: list[int], values: list[Any], gap
 
 def _record(where: str, line: str, first: dict[str, Any] | None) -> dict[str, Any]:
     try:
-        record = parse_json(line)
+        record = parse_record(line)
     except ValueError as error:
         raise DataError(f"{where}: {error}") from error
     if not isinstance(record, dict) or not record:
         raise DataError(f'{where}: expected an object, such as {{"x": [1, 2], "y": 0}}')
+    limits.check("columns", len(record), f"{where}: it has {len(record):,} keys")
     if first is not None and set(record) != set(first):
         raise DataError(f"{where}: the keys are {sorted(record)}, expected {sorted(first)}")
     return record
 
 
+def _one(value: Any, who: str, size: int) -> np.ndarray:
+    """What one line holds under a key; a list of words is as wide as the longest of them."""
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return text_array(value, who, size)
+    return np.asarray(value)
+
+
 def _stacked(path: Path, key: str, lines: list[int], values: list[Any]) -> np.ndarray | Ragged:
     """Lists of equal shapes as one array; where only their lengths differ, as unequal rows."""
     arrays = []
+    size = path.stat().st_size
     for line, value in zip(lines, values, strict=True):
         try:
-            arrays.append(np.asarray(value))
+            arrays.append(_one(value, f"{path}, line {line}: '{key}'", size))
+        except LimitError:
+            raise
         except ValueError:
             raise DataError(
                 f"{path}, line {line}: '{key}' holds lists of different lengths"
@@ -288,5 +299,8 @@ def _stacked(path: Path, key: str, lines: list[int], values: list[Any]) -> np.nd
         )
     if len({a.shape for a in arrays}) > 1:
         return Ragged([a.astype(np.float32) if a.dtype == np.float64 else a for a in arrays])
+    taken = max(a.nbytes for a in arrays) * len(arrays)
+    check_unpacked(taken, size, f"{path}: '{key}'")
     stacked = np.stack(arrays)
-    return stacked.astype(np.float32) if stacked.dtype == np.float64 else stacked
+    with np.errstate(over="ignore"):  # a number beyond float32 is infinity, which is said later
+        return stacked.astype(np.float32) if stacked.dtype == np.float64 else stacked

@@ -6,7 +6,7 @@ import math
 import os
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,16 +41,25 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         ) from error
 
 
+def check_unpacked(taken: int, size: int, who: str) -> None:
+    """Raise LimitError where a file of `size` bytes would take far more memory than it is worth."""
+    if taken > UNPACKED_FREELY:
+        text = f"{who} would unpack to {taken:,} bytes, from a file of {size:,}"
+        limits.check("unpacked", -(-taken // max(size, 1)), text)
+
+
+def text_array(texts: Sequence[str], who: str, size: int) -> np.ndarray:
+    """Texts as an array, in which each takes as much as the longest. Raises LimitError as `check_unpacked`."""
+    check_unpacked(4 * len(texts) * max(map(len, texts), default=0), size, who)
+    return np.array(texts)
+
+
 def _members(
     archive: zipfile.ZipFile, size: int, path: Any
 ) -> Iterator[tuple[str, zipfile.ZipInfo]]:
     infos = archive.infolist()
     limits.check("columns", len(infos), f"{printable(path)} has {len(infos):,} arrays")
-    unpacked = sum(info.file_size for info in infos)
-    if unpacked > UNPACKED_FREELY:
-        ratio = -(-unpacked // max(size, 1))
-        text = f"{printable(path)} of {size:,} bytes would unpack to {unpacked:,}"
-        limits.check("unpacked", ratio, text)
+    check_unpacked(sum(info.file_size for info in infos), size, printable(path))
     names = [info.filename.removesuffix(".npy") for info in infos]
     for name in names:
         if name.startswith("/") or ".." in name.split("/"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -170,12 +171,29 @@ def _check_names(graph: tensors.Part) -> None:
     """No tensor is made twice, and no name is a book."""
     made = [name for node in graph.node for name in node.output if name]
     if isinstance(graph, onnx.GraphProto):
+        for tensor in graph.sparse_initializer:
+            raise ModelError(
+                f"the tensor {printable(tensor.values.name)!r} is kept as a sparse one, which is not read: export the "
+                "model with dense weights"
+            )
         made += [tensor.name for tensor in graph.initializer]
     twice = [name for name, times in Counter(made).items() if times > 1]
     if twice:
         raise ModelError(f"the tensor {printable(twice[0])!r} is made twice, expected one maker")
-    longest = max(map(len, [*made, *(node.name for node in graph.node)]), default=0)
+    longest = max(map(len, [*made, *_names(graph)]), default=0)
     limits.check("name", longest, f"a name in it has {longest:,} characters")
+
+
+def _names(graph: tensors.Part) -> Iterator[str]:
+    """What a graph calls its values, nodes and attributes, beside what its nodes make."""
+    yield graph.name
+    if isinstance(graph, onnx.GraphProto):
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            yield value.name
+            yield from (d.dim_param for d in value.type.tensor_type.shape.dim)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input)
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _node_count(proto: onnx.ModelProto) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from onnxgrad.errors import FileError
 from onnxgrad.files.paths import open_file, printable, read_bytes
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character, written as JSON does
 DEPTH = 100  # of lists in lists; a tensor has fewer axes
 
 
@@ -48,6 +51,28 @@ def parse_json(text: str) -> Any:
         layer, depth = [x for x in layer if isinstance(x, (list, dict))], depth + 1
         if depth > DEPTH:
             raise ValueError(f"it is nested deeper than {DEPTH} levels")
+    return found
+
+
+def json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file that hold something, with their numbers.
+
+    Lines end where JSON's texts cannot: other ends, such as U+2028, may stand inside one.
+    """
+    for number, line in enumerate(io.StringIO(read_text(path), newline=None), 1):
+        if line.strip():
+            yield number, line
+
+
+def parse_record(text: str) -> Any:
+    """As `parse_json`, of data: what is text in it can be written and learned. Raises ValueError."""
+    found = parse_json(text)
+    if _HALF.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):04x}"
+            raise ValueError(f"it holds half a character, {half}, which is not text") from None
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from onnxgrad.data.table import Table
 from onnxgrad.data.texts import TextFeed, as_tags, is_ragged
 from onnxgrad.errors import ConfigError, DataError, FileError
 from onnxgrad.files.paths import is_path
-from onnxgrad.files.text import read_json
+from onnxgrad.files.text import parse_record, read_json
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.inspection.reading import read as read_model
 from onnxgrad.job.config import input_flags
@@ -32,6 +31,8 @@ from onnxgrad.notes import Note
 from onnxgrad.train.losses import ALIASES
 
 CLASSES = "onnxgrad.classes"  # metadata of a tuned model: the names of its classes, as a JSON list
+
+MANY_CLASSES = 100_000  # more than that are believed where the data have them
 
 METRICS = {
     "cross_entropy": "accuracy",
@@ -227,7 +228,13 @@ class Opened:
                 f"--classes auto: the target '{self.aim.target}' holds no class numbers; "
                 "expected words, or integers from 0 on"
             )
-        return int(labels.max()) + 1
+        count = int(labels.max()) + 1
+        if count > max(MANY_CLASSES, 100 * len(labels)):
+            raise ConfigError(
+                f"--classes auto: the target '{self.aim.target}' holds the label {count - 1:,} and {len(labels):,} "
+                "different ones, so that most classes have no rows: number them from 0 on, or say --classes N"
+            )
+        return count
 
     @property
     def labelled(self) -> bool:
@@ -301,7 +308,7 @@ def _paired(model: ir.Model, table: Table, aim: Matched, losses: dict[str, str])
 def stored_classes(model: ir.Model) -> list[str]:
     """The names of the classes that an earlier run wrote into the model; empty for other models."""
     try:
-        return [str(name) for name in json.loads(model.metadata_props.get(CLASSES, "[]"))]
+        return [str(name) for name in parse_record(model.metadata_props.get(CLASSES, "[]"))]
     except (ValueError, TypeError):
         return []
 
