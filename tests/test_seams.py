@@ -20,8 +20,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 SLOW = {"onnx", "onnx.reference", "onnx_ir", "onnxruntime"}
 # Packages of an extra, or that one kind of file needs: `pip install onnxgrad` works without them.
 OPTIONAL = {
-    "IPython", "PIL", "fcntl", "huggingface_hub", "flwr", "jinja2", "mpi4py", "pyarrow", "soundfile", "tensorboardX",
-    "tokenizers", "yaml", "rich",
+    "IPython", "PIL", "fcntl", "huggingface_hub", "flwr", "jinja2", "mpi4py", "pyarrow", "resource", "soundfile",
+    "tensorboardX", "tokenizers", "yaml", "rich",
 }  # fmt: skip
 # The object of onnxruntime's C interface has no public name; os._exit and a named tuple's _replace are public.
 FOREIGN = {"_ortvalue", "_exit", "_replace"}

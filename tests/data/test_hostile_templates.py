@@ -57,6 +57,31 @@ def test_a_hostile_template_is_refused(template, says, tmp_path):
     assert sys.gettrace() is before
 
 
+GROWING = [
+    "{% set n = namespace(s='aaaaaaaa') %}{% for i in range(40) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+    "{% set n = namespace(s='aaaaaaaa') %}{% for i in range(40) %}{% set n.s = n.s + n.s %}{% endfor %}",
+    "{% set s = 'a' * 1000000 %}{% for i in range(90000) %}{{ s }}{% endfor %}",
+    "{% set s = 'a' * 1000000 %}{{ s.join(s) }}",
+    "{% set s = 'a' * 1000000 %}{{ s|replace('a', s) }}",
+    "{{ 'a'|center(10000000000) }}",
+    "{{ '%010000000000d' % 1 }}",
+    "{{ '{:10000000000}'.format(1) }}",
+]
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not bound the memory of a process"
+)
+@pytest.mark.parametrize("template", GROWING)
+def test_a_template_that_grows_is_ended(template, tmp_path):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(DataError, match="fails: it takes more than 128 MiB of memory"):
+        written(tmp_path, template)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
 def test_an_honest_template_computes(tmp_path):
     template = (
         "{{ '=' * (2 ** 3) }}{% for m in messages %}{{ m.role * 2 }} {{ m.content }}{% endfor %}"

@@ -135,6 +135,30 @@ def test_roles_by_names():
     )
 
 
+def changed(**words) -> Tokenizer:
+    """The tokenizer with other words in its template of tokens."""
+    write_tokenizer()
+    whole = json.loads(Path("tokenizer.json").read_text())
+    whole["post_processor"].update(words)
+    Path("tokenizer.json").write_text(json.dumps(whole))
+    return Tokenizer("tokenizer.json")
+
+
+@pytest.mark.parametrize("length", [None, 1])
+def test_what_a_tokenizer_of_a_stranger_does_is_a_sentence(length):
+    """Rust panics where the template names a token that is not there: no Exception of Python."""
+    with pytest.raises(DataError, match=r"tokenizer\.json is a tokenizer\.json that fails"):
+        changed(special_tokens={}).whole(["a cat"], length)
+
+
+def test_a_word_that_is_not_known_and_none_for_it():
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="[UNK]"))
+    made.save("tokenizer.json")
+    tokenizer = Tokenizer("tokenizer.json")
+    with pytest.raises(DataError, match=r"tokenizer\.json that fails: .*\[UNK\]"):
+        tokenizer.encode("b")
+
+
 def test_a_tokenizer_lies_beside_a_model_or_above_its_folder():
     Path("hub/onnx").mkdir(parents=True)
     assert tokenizer_beside("hub/onnx/model.onnx") is None

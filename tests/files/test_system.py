@@ -55,3 +55,18 @@ def test_a_process_that_ended_is_not_running():
     assert system.is_running(child.pid)
     child.communicate(b"\n")
     assert not system.is_running(child.pid)
+
+
+def test_memory_that_no_machine_has_is_not_there():
+    assert system.memory_is_short(1 << 60)
+    assert not system.memory_is_short(1 << 12)
+
+
+def test_a_lower_bound_that_was_there_stays(monkeypatch):
+    resource = pytest.importorskip("resource")
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 40))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    with system.bounded_memory(1 << 30):
+        pass
+    assert asked == [(1 << 20, 1 << 40)] * 2

@@ -1,7 +1,7 @@
 """Chats as a model was trained on them: the template in `tokenizer_config.json`, a ChatML, or lines of `role: content`.
 
 The only file that knows the package `jinja2`, in which templates are written. They come from strangers: they run in its
-sandbox, for a number of lines that no honest one needs, and multiply nothing to more than that.
+sandbox, for a number of lines that no honest one needs, multiply nothing to more than that, and get little memory.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Any
 
 from onnxgrad.data.tokenizer import Tokenizer
 from onnxgrad.errors import DataError, FileError
+from onnxgrad.files.system import bounded_memory
 from onnxgrad.files.text import read_json
 
 CONFIG = "tokenizer_config.json"
 MOST = (
     1_000_000  # lines that a template runs for one chat; numbers and letters of what it multiplies
 )
+MEMORY = 128 << 20  # bytes that a template may take, where the system can bound it
 Part = tuple[str, bool]  # a text, and whether it is learned
 
 
@@ -101,17 +103,24 @@ class Chat:
                     refuse(f"{str(left)[:40]!r} {operator} {str(right)[:40]} is too large")
                 return super().call_binop(context, operator, left, right)
 
-        environment = Bounded(trim_blocks=True, lstrip_blocks=True)
+        # Not optimized: constants would be computed here, where nobody watches.
+        environment = Bounded(trim_blocks=True, lstrip_blocks=True, optimized=False)
         environment.globals["raise_exception"] = refuse
         try:
-            return environment.from_string(template)
-        except (TemplateError, RecursionError) as error:
+            with bounded_memory(MEMORY):
+                return environment.from_string(template)
+        except (TemplateError, RecursionError, MemoryError) as error:
             raise DataError(f"the chat_template of {CONFIG} is not a template: {error}") from error
 
     def _render(self, messages: Sequence[Mapping[str, str]], where: str, **more: Any) -> str:
         try:
             own = [dict(m) for m in messages]
-            return _watched(lambda: self._template.render(messages=own, **self._words, **more))
+            with bounded_memory(MEMORY):
+                return _watched(lambda: self._template.render(messages=own, **self._words, **more))
+        except MemoryError as error:
+            raise DataError(
+                f"{where}: the chat_template of {CONFIG} fails: it takes more than {MEMORY >> 20} MiB of memory"
+            ) from error
         except Exception as error:  # whatever a template of a stranger does
             raise DataError(f"{where}: the chat_template of {CONFIG} fails: {error}") from error
 

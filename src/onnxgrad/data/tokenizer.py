@@ -5,12 +5,14 @@ The only file that knows the package `tokenizers`.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnxgrad.errors import DataError, FileError
+from onnxgrad.files.paths import printable
 from onnxgrad.files.text import read_json, read_text
 
 FILE = "tokenizer.json"
@@ -47,18 +49,27 @@ class Tokenizer:
             raise DataError(f"{self.path}: no such file; a tokenizer.json lies beside most models")
         try:
             self.content = read_text(self.path)
-            self._native = Native.from_str(self.content)
         except FileError as error:
             raise DataError(str(error)) from error
-        except Exception as error:  # the package raises bare Exceptions
-            raise DataError(f"{self.path} is not a tokenizer.json: {error}") from error
-        self._native.no_padding()  # some files pad every text to 128 tokens: batches do that
-        self._native.no_truncation()
+        with self._refused("is not a tokenizer.json"):
+            self._native = Native.from_str(self.content)
+            self._native.no_padding()  # some files pad every text to 128 tokens: batches do that
+            self._native.no_truncation()
         self._length: int | None = None
         self.end = self._first(_ENDS)
         filler = self._first(_FILLERS)
         self.filler = filler if filler is not None else self.end or 0
         self.start = self._start()
+
+    @contextlib.contextmanager
+    def _refused(self, text: str = "is a tokenizer.json that fails") -> Iterator[None]:
+        """Turn what the package raises into ours: bare Exceptions, and panics of Rust, which are none."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+            raise
+        except BaseException as error:
+            raise DataError(f"{self.path} {text}: {printable(error)}") from error
 
     def _first(self, words: tuple[str, ...]) -> int | None:
         ids = (self._native.token_to_id(word) for word in words)
@@ -66,7 +77,8 @@ class Tokenizer:
 
     def _start(self) -> list[int]:
         """The tokens that are put before a text, such as <s>."""
-        plain, whole = self.encode("a"), self._native.encode("a").ids
+        with self._refused():
+            plain, whole = self.encode("a"), self._native.encode("a").ids
         at = next((i for i in range(len(whole)) if whole[i : i + len(plain)] == plain), 0)
         return whole[:at] if plain else []
 
@@ -76,11 +88,13 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without those that a model's template adds."""
-        return self._native.encode(text, add_special_tokens=False).ids
+        with self._refused():
+            return self._native.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: list[int]) -> str:
         """Return the text of tokens."""
-        return self._native.decode(tokens)
+        with self._refused():
+            return self._native.decode(tokens)
 
     def has(self, word: str) -> bool:
         """Say whether a word is one token."""
@@ -96,15 +110,20 @@ class Tokenizer:
 
         Each is a text, a pair of texts, or a list of words. Of a pair the longer one is cut first.
         """
-        if length != self._length:
-            if length is None:
-                self._native.no_truncation()
-            else:
-                self._native.enable_truncation(length)
-            self._length = length
         split = bool(len(texts)) and isinstance(texts[0], list)
-        found = self._native.encode_batch(list(texts), is_pretokenized=split)
+        with self._refused():
+            if length != self._length:
+                self._cut(length)
+            found = self._native.encode_batch(list(texts), is_pretokenized=split)
         return [Tokens(e.ids, e.type_ids, e.word_ids) for e in found]
+
+    def _cut(self, length: int | None) -> None:
+        """Have texts cut at `length` from now on."""
+        if length is None:
+            self._native.no_truncation()
+        else:
+            self._native.enable_truncation(length)
+        self._length = length
 
 
 def length_beside(tokenizer: Path) -> int | None:

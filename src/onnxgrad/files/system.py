@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 WINDOWS = sys.platform == "win32"
@@ -54,6 +57,38 @@ def lock(folder: Path) -> int | None:
     except OSError:
         pass
     return handle
+
+
+@contextlib.contextmanager
+def bounded_memory(more: int) -> Iterator[None]:
+    """Let this process take at most `more` bytes beyond what it has; beyond that is a MemoryError.
+
+    Only Linux keeps such a bound; elsewhere there is none.
+    """
+    try:
+        import resource  # not there on Windows
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + more
+    lower = most if soft == resource.RLIM_INFINITY else min(most, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (lower, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def memory_is_short(size: int = 64 << 20) -> bool:
+    """Whether the system would not give this process `size` more bytes."""
+    try:
+        mmap.mmap(-1, size).close()
+    except (OSError, MemoryError):
+        return True
+    return False
 
 
 def is_running(process: int) -> bool:
