@@ -12,6 +12,7 @@ USAGE = 2
 
 def main() -> int:
     """Run the command line; returns the exit code."""
+    _open_streams()
     before = _on_interrupt(_leave)
     signal.signal(signal.SIGTERM, _end)  # `train` has another: it saves a checkpoint first
     try:
@@ -25,9 +26,27 @@ def main() -> int:
         return run()
     except KeyboardInterrupt:
         return _leave()
+    except MemoryError:  # so little is left that not even the sentence could be made
+        os.write(2, b"onnxgrad: not enough memory\n")
+        os._exit(USAGE)
     finally:
         _on_interrupt(signal.SIG_IGN)  # what is left is to exit
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _open_streams() -> None:
+    """Give standard streams that were closed (`>&-`) somewhere to go.
+
+    The first file that is opened would take the number of one, and be written into by whatever a library prints.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def _on_interrupt(handler):

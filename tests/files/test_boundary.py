@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+import onnxgrad.__main__
 from onnxgrad import Trainer, inspect, vjp
 from onnxgrad.cli import main
 from onnxgrad.cli.texts import Console, plain
@@ -35,6 +36,36 @@ def test_memory_and_depth():
         raise MemoryError
     with pytest.raises(ModelError, match="nested deeper"), boundary():
         raise RecursionError("maximum recursion depth exceeded")
+
+
+@pytest.mark.parametrize("words", ["std::bad_alloc", "a.so: failed to map segment from shared object",
+                                   "a.so: cannot allocate memory in static TLS block"])  # fmt: skip
+def test_words_of_a_system_without_memory(words):
+    with pytest.raises(OutOfMemoryError), boundary():
+        raise ImportError(words)
+
+
+def test_an_import_that_ends_without_memory_says_anything(monkeypatch):
+    monkeypatch.setattr("onnxgrad.files.system.memory_is_short", lambda: True)
+    with pytest.raises(OutOfMemoryError), boundary():
+        raise SystemError("error return without exception set")
+    with pytest.raises(InternalError), boundary():  # any other error is what it says
+        {}["x"]
+    monkeypatch.undo()
+    with pytest.raises(InternalError), boundary():
+        raise SystemError("error return without exception set")
+
+
+def test_so_little_memory_that_not_even_a_sentence_can_be_made(monkeypatch, capfd):
+    def nothing_left(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("onnxgrad.cli.main", nothing_left)
+    monkeypatch.setattr("os._exit", lambda code: sys.exit(code))
+    with pytest.raises(SystemExit) as ended:
+        onnxgrad.__main__.main()
+    assert ended.value.code == 2
+    assert capfd.readouterr().err == "onnxgrad: not enough memory\n"
 
 
 def test_what_is_left_is_a_bug():

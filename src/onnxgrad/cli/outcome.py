@@ -52,8 +52,8 @@ def said(code: int, sentence: Exception | str) -> int:
     if not sentence or not str(sentence):
         return code
     try:
-        print(f"onnxgrad: {plain(sentence)}", file=sys.stderr)
-    except BrokenPipeError:
+        print(f"onnxgrad: {plain(sentence)}", file=sys.stderr, flush=True)
+    except OSError:  # nobody reads it, or its disk is full: the exit code says it
         discard(sys.stderr)
     return code
 

@@ -35,7 +35,7 @@ def plain(text: object) -> str:
 
 
 class Unbroken:
-    """An output whose reader may leave: what is written after that is lost, and nothing stops."""
+    """An output whose reader may leave, or whose disk may fill up: what is written then is lost, nothing stops."""
 
     def __init__(self, stream: TextIO):
         self.stream, self.gone = stream, False
@@ -52,10 +52,13 @@ class Unbroken:
             return
         try:
             action(*arguments)
-        except BrokenPipeError:
+        except OSError as error:
             self.gone = True
             discard(self.stream)
-            print("onnxgrad: the reader of the output has gone; the work goes on", file=sys.stderr)
+            why = "the reader of the output has gone"
+            if not isinstance(error, BrokenPipeError):
+                why = f"the output cannot be written any more ({error.strerror})"
+            print(f"onnxgrad: {why}; the work goes on", file=sys.stderr)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -84,7 +87,7 @@ def show_notes(notes: Sequence[Note], console: Console) -> None:
     for note in notes:
         text = textwrap.fill(
             str(note),
-            console.width,
+            max(20, console.width),  # COLUMNS may be 0
             initial_indent="· ",
             subsequent_indent="  ",
             break_long_words=False,

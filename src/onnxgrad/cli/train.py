@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 def started(options: argparse.Namespace, communicator=None) -> int:
     """Gather the settings and train."""
-    from onnxgrad.job.folder import check_saved_output, saved_arguments
+    from onnxgrad.job.folder import check_saved, saved_arguments
 
     resume = Path(options.resume) if options.resume else None
     saved = saved_arguments(resume) if resume else {}
@@ -71,8 +71,9 @@ def started(options: argparse.Namespace, communicator=None) -> int:
         return OK
     if not model:
         raise ConfigError("no model: name an ONNX file, or a run with --resume")
-    if resume and "output" not in vars(options) and config.output == saved.get("output"):
-        check_saved_output(resume, config)
+    if resume:
+        said = {name for name in vars(config) if getattr(config, name) != saved.get(name)}
+        check_saved(resume, config, {*vars(options), *said})
     return train(model, config, resume, communicator, quiet=options.quiet, as_json=options.json)
 
 

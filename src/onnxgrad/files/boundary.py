@@ -16,8 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from onnxgrad.errors import InternalError, ModelError, OnnxGradError, OutOfMemoryError
+from onnxgrad.files import system
 from onnxgrad.files.paths import is_path, name_of, printable, root
 
+NO_MEMORY = (
+    "bad_alloc", "bad allocation", "failed to allocate memory", "cannot allocate memory",
+    "failed to map segment from shared object", "cannot create shared object descriptor",
+)  # fmt: skip
 LIBRARIES = ("onnx", "onnx_ir", "google", "onnxruntime")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -110,8 +115,11 @@ def _on_purpose(error: Exception) -> bool:
 
 
 def _is_allocation(error: Exception) -> bool:
-    text = str(error)
-    return "bad_alloc" in text or "Failed to allocate memory" in text or "bad allocation" in text
+    """By the words of onnxruntime, of C++, and of the system when it loads a library."""
+    text = str(error).lower()
+    if isinstance(error, (ImportError, SystemError)) and system.memory_is_short():
+        return True  # an import that ran out of it says anything
+    return any(words in text for words in NO_MEMORY)
 
 
 def _library(error: BaseException) -> str:

@@ -346,7 +346,9 @@ def checked(path: str, name: str, value: Any) -> tuple[str, Any]:
     kind = FIELDS[key].metadata["kind"]
     plain = not isinstance(value, bool)
     if kind is float and plain and isinstance(value, (int, float, str)) and is_number(str(value)):
-        return key, float(value)  # YAML reads 1e-3 as text
+        return key, float(
+            str(value)
+        )  # YAML reads 1e-3 as text; a whole number beyond floats is infinite
     if kind is str and plain and isinstance(value, (int, float, str)):
         return key, str(value)
     if kind in (int, bool) and type(value) is kind:
