@@ -65,6 +65,7 @@ def every_case() -> list[Case]:
     """All of them; the modules register theirs when they are loaded."""
     import adapter_files  # noqa: F401
     import attack_targets  # noqa: F401
+    import costly_data  # noqa: F401
     import data_files  # noqa: F401
     import graphs  # noqa: F401
     import weights  # noqa: F401

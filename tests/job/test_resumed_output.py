@@ -76,3 +76,24 @@ def test_the_way_on_repeats_an_output_that_the_folder_alone_could_not_name(run):
     inside, outside = (Config(data="d.npz", output=o) for o in ("a.onnx", "../a b.onnx"))
     assert resume_line(run, inside) == f"onnxgrad train --resume {run}"
     assert resume_line(run, outside) == f"onnxgrad train --resume {run} -o '../a b.onnx'"
+    pushed = Config(data="d.npz", output="a.onnx", push="org/repo")
+    assert resume_line(run, pushed) == f"onnxgrad train --resume {run} --push org/repo"
+
+
+def test_a_run_folder_does_not_upload(run, capsys, monkeypatch):
+    """A person who wants the upload says so beside --resume, as the line to continue does."""
+    uploaded = []
+    monkeypatch.setattr("onnxgrad.files.hub.check_push", lambda repository: None)
+    monkeypatch.setattr("onnxgrad.job.card.upload", lambda result: uploaded.append(result) or "")
+    saved = json.loads((run / "args.json").read_text())
+    (run / "args.json").write_text(json.dumps({**saved, "push": "org/other", "epochs": 2}))
+    assert main(["train", "--resume", "run", "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert "run/args.json would upload the model to org/other" in said
+    assert "onnxgrad train --resume run --push org/other" in said
+    assert not uploaded
+    assert main(["train", "--resume", "run", "--quiet", "--push", ""]) == 0
+    assert not uploaded
+    (run / "args.json").write_text(json.dumps({**saved, "push": "org/other", "epochs": 3}))
+    assert main(["train", "--resume", "run", "--quiet", "--push", "org/other"]) == 0
+    assert len(uploaded) == 1

@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,17 @@ def saved_arguments(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"{folder / ARGUMENTS} is damaged: {error}") from error
 
 
-def check_saved_output(folder: Path, config: Config) -> None:
-    """Refuse an output that only the run folder names, where a folder from a stranger could do harm."""
-    if not _harmless(folder, config):
+def check_saved(folder: Path, config: Config, said: Collection[str]) -> None:
+    """Refuse an output or an upload that only the run folder names, where a folder from a stranger could do harm.
+
+    `said` are the settings that a person gave beside it.
+    """
+    if config.push and "push" not in said:
+        raise ConfigError(
+            f"{folder / ARGUMENTS} would upload the model to {printable(config.push)}. If it belongs there, say so: "
+            f"{resume_line(folder, config)}; --push '' leaves it here"
+        )
+    if "output" not in said and not _harmless(folder, config):
         raise ConfigError(
             f"{folder / ARGUMENTS} names the output {printable(config.output)}, which lies outside this folder or "
             f"is not called .onnx. If it belongs there, say so: {resume_line(folder, config)}"
@@ -53,10 +62,11 @@ def check_saved_output(folder: Path, config: Config) -> None:
 
 
 def resume_line(folder: Path, config: Config) -> str:
-    """The command that continues a run; it repeats an output that is not taken from the run folder."""
+    """The command that continues a run; it repeats what is not taken from the run folder."""
     line = f"onnxgrad train --resume {shlex.quote(str(folder))}"
-    named = f" -o {shlex.quote(printable(config.output))}"
-    return line if _harmless(folder, config) else line + named
+    if not _harmless(folder, config):
+        line += f" -o {shlex.quote(printable(config.output))}"
+    return line + (f" --push {shlex.quote(printable(config.push))}" if config.push else "")
 
 
 def _harmless(folder: Path, config: Config) -> bool:
