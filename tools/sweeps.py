@@ -166,7 +166,9 @@ class Sweep:
             wrong.append("it ended well without the result")
         if "Traceback" in ended.text:
             wrong.append("a traceback")
-        if way != "kill":  # it had time to say a word, and to clear up
+        # A signal that comes before Python has run a line of ours ends it as it ends any program.
+        unborn = way in SIGNALS and ended.code == -SIGNALS[way] and not (box / "run").exists()
+        if way != "kill" and not unborn:  # it had time to say a word, and to clear up
             if ended.code != 0 and not ended.text.strip():
                 wrong.append("it ended without a word")
             # Of -m, Python ends itself by SIGINT where one passed through an exec of text, though it was answered;

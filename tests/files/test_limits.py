@@ -102,6 +102,15 @@ def test_equal_rows_of_a_parquet_file(tmp_path, monkeypatch):
         assert read(tmp_path / "d.parquet").rows == 10**6
 
 
+def test_outputs_count_as_nodes():
+    made = model(1)
+    made.graph.node[0].output.extend(f"o{i}" for i in range(300))
+    with limits.override(nodes=303), pytest.raises(LimitError, match="it has 304 nodes"):
+        load(made)
+    with limits.override(nodes=304):
+        load(made)
+
+
 @pytest.mark.parametrize("place", ["op_type", "domain", "name", "attribute", "input", "axis"])
 def test_names_anywhere_in_a_model(place):
     made = model(1)

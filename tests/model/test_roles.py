@@ -9,6 +9,7 @@ from model import merged_models as models
 
 from onnxgrad import Trainer, inspect
 from onnxgrad.model import patterns
+from onnxgrad.model.origin import folded_from
 from onnxgrad.model.trainable import TrainableModel
 
 RNG = np.random.default_rng(0)
@@ -356,3 +357,11 @@ def test_elements_of_parameters_may_look_like_settings(number, said):
     trainer = Trainer(models.model(nodes, tensors, y=("N", 4)), loss="mse")
     assert list(trainer.get_weights()) == ["w"]
     assert ("perhaps parameters" in {note.kind for note in trainer.notes}) == said
+
+
+@pytest.mark.parametrize("text", ["5", "[", "[" * 5000, "-" * 9000 + "1", "(" * 200 + ")" * 200,
+                                  "['a'" + " " * 10_000 + "]",
+                                  "0" + "+0" * 4000, "open('x')", "{1: 2}[1]", "\0"])  # fmt: skip
+def test_what_a_stranger_says_a_tensor_was_folded_from(text):
+    """It is written as Python, whose parser has many ways to fail."""
+    assert folded_from({models.FOLDED: text}) == []

@@ -16,7 +16,7 @@ VARIABLE = "ONNXGRAD_LIMITS"
 
 # name -> (default, what it bounds)
 LIMITS: dict[str, tuple[int, str]] = {
-    "nodes": (250_000, "nodes of a model, those of functions counted at every call"),
+    "nodes": (250_000, "nodes of a model, those of functions counted at every call, one of several outputs for each"),
     "depth": (100, "functions that call functions, and graphs inside graphs"),
     "name": (65_536, "bytes of one name in a model"),
     "constant": (1 << 27, "elements of a tensor that a model computes from constants alone"),

@@ -185,7 +185,9 @@ class OnnxClassifier(ClassifierMixin, _OnnxEstimator):
             self.classes_ = unique_labels(y if classes is None else classes)
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
-            raise ValueError(f"y holds the class {unknown.tolist()[0]!r}, which the first call did not name")
+            raise ValueError(
+                f"y holds the class {unknown.tolist()[0]!r}, which the first call did not name"
+            )
         labels = np.searchsorted(self.classes_, y)
         if first:
             self._first(X, labels)
