@@ -55,6 +55,16 @@ CASES = [
              opsets=(18, 21))
         for op in ("ReduceSum", "ReduceMean", "ReduceMax")
     ],
+    *[
+        RuleCase("ReduceMean", f"{what}, keepdims={keep}", data=x, axes=ints(*axes), keepdims=keep)
+        for what, x, axes in [
+            ("an image", normal(2, 3, 4, 5), (2, 3)),
+            ("a volume, from the end", normal(2, 3, 2, 3, 4), (-1, -3, -2)),
+            ("not all of an image", normal(2, 3, 4, 5), (1, 2)),
+            ("an empty batch of images", normal(0, 3, 4, 5), (2, 3)),
+        ]
+        for keep in (0, 1)
+    ],
     RuleCase("ReduceSum", "computed axes", data=normal(2, 3, 4), axes=ints(0, 2), keepdims=0,
          computed=True),
     RuleCase("ReduceMean", "computed axes", data=normal(2, 3, 4), axes=ints(1), keepdims=0,

@@ -1,6 +1,6 @@
 """Reductions along axes, and running sums."""
 
-from onnxgrad.autodiff.rule import rule
+from onnxgrad.autodiff.rule import fused, rule
 
 
 def _keep(op, reduced, axes, keepdims):
@@ -52,6 +52,20 @@ def reduce_sum(op, data, y, dy, axes, noop):
 def reduce_mean(op, data, y, dy, axes, noop):
     """dX = dY / n, n the number of elements that went into each mean."""
     return op.Div(dy, op.count(data, y))
+
+
+@fused("ReduceMean", wrt="data")
+def reduce_mean_of_images(op, data, axes, dreduced, *, keepdims):
+    """Over all spatial axes it is a global pool: its cotangent is spread in one pass."""
+    shape, over = op.dims(data), None if axes is None else op.ints(axes)
+    if shape is None or over is None or len(shape) < 4:
+        return NotImplemented
+    space = shape[2:]
+    whole = sorted(a % len(shape) for a in over) == list(range(2, len(shape)))
+    if not whole or not all(isinstance(d, int) and d > 0 for d in space):
+        return NotImplemented
+    dy = _keep(op, dreduced, axes, keepdims)
+    return op.AveragePoolGrad(dy, op.shape(data), kernel_shape=list(space))
 
 
 @_reduction("ReduceSumSquare")
