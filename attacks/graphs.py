@@ -212,6 +212,32 @@ def gather_out_of_range(box):
     return train(box, write(box, net(body)))
 
 
+TEXT_HEAD = '<ir_version: 8, opset_import: ["" : 17]> net '
+
+
+@case("brackets inside each other")
+def deep_text(box):
+    """ONNX's text form with If inside If, 30,000 deep: ends onnx's parser"""
+    inner = "y = If(x) <then_branch = g () => (y) { " * 30_000
+    (box / "m.onnxtxt").write_text(f"{TEXT_HEAD}(float[N] x) => (float[N] y) {{ {inner}")
+    return ["inspect", "m.onnxtxt"]
+
+
+@case("brackets inside each other")
+def deep_type(box):
+    """ONNX's text form with lists of lists of lists, 200,000 deep"""
+    (box / "m.onnxtxt").write_text(f"{TEXT_HEAD}({'seq(' * 200_000}float x) => (float[N] y) {{ }}")
+    return ["inspect", "m.onnxtxt"]
+
+
+@case("nodes, and the limit is")
+def many_outputs(box):
+    """a node of 300,000 outputs"""
+    model = net()
+    model.graph.node[0].output.extend(f"o{i}" for i in range(300_000))
+    return ["inspect", write(box, model)]
+
+
 @case("evil", (2, 3))
 def terminal_escapes(box):
     """a name that would clear the screen"""

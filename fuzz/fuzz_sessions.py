@@ -212,7 +212,7 @@ def sanitizer_of(library: str) -> dict[str, str]:
 
 def run_child(arguments, first: int, count: int):
     command = [sys.executable, __file__, "--library", arguments.library, "--seed", str(arguments.seed),
-               "--batch", str(first), str(count)]  # fmt: skip
+               "--batch", str(first), str(count), *(["--exit"] if arguments.exit else [])]  # fmt: skip
     environment = {**os.environ, **sanitizer_of(arguments.library)}
     try:
         done = subprocess.run(
@@ -231,15 +231,23 @@ def main() -> int:
     parser.add_argument("--models", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--per-child", type=int, default=BATCH, help="models of one process")
+    parser.add_argument(
+        "--exit",
+        action="store_true",
+        help="let processes end as programs do, to see what their exit does",
+    )
     parser.add_argument("--batch", type=int, nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.batch:
         sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "tests"))
         run_batch(arguments.library, arguments.seed, *arguments.batch)
+        if arguments.exit:
+            return 0
         os._exit(0)  # onnxruntime's own threads may still read what exit frees
     counts, findings, started, first = {}, 0, time.monotonic(), 0
     while first < arguments.models and time.monotonic() - started < arguments.seconds:
-        count = min(BATCH, arguments.models - first)
+        count = min(arguments.per_child, arguments.models - first)
         out, err, code = run_child(arguments, first, count)
         lines = [json.loads(line) for line in out.splitlines()]
         for _, outcome in lines[1::2]:

@@ -7,8 +7,8 @@ import pytest
 
 from onnxgrad.data.language import records
 from onnxgrad.data.read import read
-from onnxgrad.errors import DataError
-from onnxgrad.files.text import json_lines, parse_record
+from onnxgrad.errors import DataError, LimitError
+from onnxgrad.files.text import check_brackets, json_lines, parse_record
 
 
 @pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85", "\x7f"])
@@ -51,3 +51,19 @@ def test_dates_and_spans_of_a_parquet_file_are_as_in_other_files(tmp_path):
     found = read(tmp_path / "d.parquet")
     assert list(found.column("day")) == ["2026-01-02T03:04:05.000000"] * 2
     np.testing.assert_array_equal(found.column("span"), [1.5, 2.5])
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 404, "{[(" * 135, "()" * 300 + "([" * 202, '")" (' * 404, "# )\n(" * 404]
+)
+def test_brackets_that_would_end_the_parser_of_onnx(text):
+    with pytest.raises(LimitError, match="brackets inside each other, and the limit is 100"):
+        check_brackets(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 403, "(){}[]" * 1000, '"' + "(" * 500 + '"', "#" + "(" * 500, r'"\"' + "(" * 500 + '"'],
+)
+def test_brackets_that_nest_less_deep_or_are_none(text):
+    check_brackets(text)

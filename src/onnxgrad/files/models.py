@@ -11,10 +11,11 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from onnxgrad.errors import FileError, ModelError, OnnxGradError
+from onnxgrad.errors import FileError, LimitError, ModelError, OnnxGradError
 from onnxgrad.files import external, hub, limits, tensors
 from onnxgrad.files.maps import without_maps
 from onnxgrad.files.paths import is_path, name_of, printable, read_bytes, regular_file, root
+from onnxgrad.files.text import check_brackets
 
 LARGEST = 1 << 31  # bytes: a protobuf message ends there
 
@@ -137,7 +138,11 @@ def _parse(data: bytes, path: Path | None) -> onnx.ModelProto:
     ending = "" if path is None else path.suffix
     kind = onnx.serialization.registry.get_format_from_file_extension(ending)
     try:
+        if kind == "onnxtxt":
+            check_brackets(data.decode())
         return onnx.load_model_from_string(data, format=kind or "protobuf")
+    except LimitError as error:
+        raise LimitError(f"{printable(path)}: {error}") from error
     except Exception as error:  # protobuf's own classes, by format
         who = f"the file {printable(path)!r} holds" if path is not None else "the bytes hold"
         raise ModelError(f"{who} no ONNX model: {printable(root(error))}") from error

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from onnxgrad.errors import FileError
+from onnxgrad.files import limits
 from onnxgrad.files.paths import open_file, printable, read_bytes
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character, written as JSON does
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|#[^\n]*|[(\[{)\]}]')
 DEPTH = 100  # of lists in lists; a tensor has fewer axes
 
 
@@ -74,6 +76,22 @@ def parse_record(text: str) -> Any:
             half = f"\\u{ord(error.object[error.start]):04x}"
             raise ValueError(f"it holds half a character, {half}, which is not text") from None
     return found
+
+
+def check_brackets(text: str) -> None:
+    """Refuse ONNX's text form where it nests deeper than graphs may: its parser ends the process there.
+
+    Raises LimitError. Brackets in texts and comments do not count.
+    """
+    depth = deepest = 0
+    for found in _TOKEN.finditer(text):
+        token = found[0]
+        if token in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in ")]}":
+            depth = max(0, depth - 1)
+    limits.check("depth", deepest // 4, f"it has {deepest:,} brackets inside each other")
 
 
 def _items(value: list | dict) -> Any:
