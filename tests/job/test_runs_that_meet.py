@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
+from onnxgrad.cli import main
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.job.config import Config
 from onnxgrad.job.folder import new_folder, take, write_arguments
@@ -122,3 +123,26 @@ def test_cells_that_a_spreadsheet_would_run():
     outputs = {"=cmd()": np.array([[-1.5, 2.0], [3.0, -4.0]], np.float32)}
     text = as_csv(Predictions(outputs, answers=["good", "@evil"])).decode()
     assert text == "class,'=cmd()_0,'=cmd()_1\ngood,-1.5,2.0\n'@evil,3.0,-4.0\n"
+
+
+def test_predictions_under_names_that_a_function_of_numpy_takes_for_itself(tmp_path):
+    """Files of a folder are one of them, and an output of a model may be called anything."""
+    from onnxgrad.cli.predict import as_npz
+    from onnxgrad.job.predictions import Predictions
+
+    outputs = {name: np.full((2, 1), 1.5, np.float32) for name in ("allow_pickle", "arr_0", "/a/b")}
+    (tmp_path / "p.npz").write_bytes(as_npz(Predictions(outputs, names=["1.png", "2.png"])))
+    with np.load(tmp_path / "p.npz") as found:
+        assert list(found["file"]) == ["1.png", "2.png"]
+        for name in outputs:
+            np.testing.assert_array_equal(found[name], outputs[name])
+
+
+def test_names_of_outputs_are_printed_without_escapes(box, capsys):
+    model = onnx.load("m.onnx")
+    model.graph.node[-1].output[0] = model.graph.output[0].name = "y\x1b[2J\u202e"
+    onnx.save(model, "m.onnx")
+    assert main(["predict", "m.onnx", "--data", "d.npz", "-o", "p.csv", "--target", "y"]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "\u202e" not in said

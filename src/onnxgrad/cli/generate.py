@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from onnxgrad.cli.texts import plain
 from onnxgrad.data.language import generate, read_prompts
 from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.write import check_target, write_bytes
@@ -71,7 +72,7 @@ def generate_lines(options: argparse.Namespace, model: Path, adapter: Path | Non
     answers = []
     for prompt in prompts:
         answers.append(generate(run, text.tokenizer, prompt, text.inputs, options.tokens))
-        print(f"{prompt}\n  → {answers[-1]}")
+        print(plain(f"{prompt}\n  → {answers[-1]}"))
     if output is not None:
         write_bytes(output, generated(prompts, answers))
         print(f"wrote {output}: {len(answers)} lines")

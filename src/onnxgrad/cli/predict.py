@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import onnxgrad
 from onnxgrad.cli import generate
 from onnxgrad.cli.arguments import at_least_one
 from onnxgrad.cli.exit_codes import OK
+from onnxgrad.cli.texts import plain
 from onnxgrad.data import read as data
 from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.files.write import check_target, write_bytes
@@ -82,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     found = predict(session, prepared, table, matched, options.batch_size, classes)
     write_bytes(path, as_csv(found) if path.suffix == ".csv" else as_npz(found))
     shapes = ", ".join(f"{n} {list(a.shape)}" for n, a in found.outputs.items())
-    print(f"wrote {options.output}: {shapes}")
+    print(plain(f"wrote {options.output}: {shapes}"))
     return OK
 
 
@@ -91,7 +93,12 @@ def as_npz(found: Predictions) -> bytes:
     if found.answers:
         more[found.title] = np.array(found.answers)
     buffer = io.BytesIO()
-    np.savez(buffer, **{**more, **found.outputs})
+    with zipfile.ZipFile(
+        buffer, "w"
+    ) as archive:  # np.savez has names that no array may have, such as file
+        for name, array in {**more, **found.outputs}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
     return buffer.getvalue()
 
 
