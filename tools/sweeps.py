@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -164,7 +165,8 @@ class Sweep:
             wrong.append("out.onnx is neither the older file nor the result")
         if ended.code == 0 and not whole:
             wrong.append("it ended well without the result")
-        if "Traceback" in ended.text:
+        # Python's own start shows one where Ctrl-C meets it before a line of ours.
+        if "Traceback" in ended.text and re.search(r"(src|site-packages)/onnxgrad/", ended.text):
             wrong.append("a traceback")
         # A signal that comes before Python has run a line of ours ends it as it ends any program.
         unborn = way in SIGNALS and ended.code == -SIGNALS[way] and not (box / "run").exists()

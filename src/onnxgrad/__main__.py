@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _signal as signal  # what `signal` is made of: that one loads `enum`, and Ctrl-C meanwhile is a traceback
 import os
-import signal
 import sys
 
 INTERRUPTED, TERMINATED = 130, 143
