@@ -202,21 +202,8 @@ def test_runs_of_hostile_folders_are_refused_or_stay_text(folder, capsys):
 
 
 def test_a_page_with_brackets_in_its_name_is_named_as_it_is(folder, capsys):
-    assert (
-        run(
-            capsys,
-            "train",
-            "model.onnx",
-            "--data",
-            "d.npz",
-            "-o",
-            "t.onnx",
-            "--epochs",
-            1,
-            "--quiet",
-        )[0]
-        == 0
-    )
+    command = "train model.onnx --data d.npz -o t.onnx --epochs 1 --quiet"
+    assert run(capsys, *command.split())[0] == 0
     code, out, _ = run(capsys, "report", "runs/model-1", "-o", "[red].html")
     assert (code, out.splitlines()[-1]) == (0, "page    [red].html")
     assert Path("[red].html").exists()

@@ -56,19 +56,8 @@ def report(request, tmp_path, monkeypatch, capsys) -> Path:
     x = centres[labels] + 0.7 * rng.normal(size=(len(labels), 8))
     np.savez("d.npz", x=x.astype(np.float32), **{"<b>kind</b>": np.array(names)[labels]})
     onnx.save(mlp(8, classes), "model.onnx")
-    arguments = (
-        "train",
-        "model.onnx",
-        "--data",
-        "d.npz",
-        "-o",
-        "t.onnx",
-        "--lr",
-        0.01,
-        "--epochs",
-        3,
-    )
-    assert run(capsys, *arguments, "--quiet")[0] == 0
+    command = "train model.onnx --data d.npz -o t.onnx --lr 0.01 --epochs 3 --quiet"
+    assert run(capsys, *command.split())[0] == 0
     return tmp_path / "runs" / "model-1" / "report.html"
 
 
