@@ -15,7 +15,7 @@ from onnxgrad import Trainer, inspect, vjp
 from onnxgrad.cli import main
 from onnxgrad.cli.texts import Console, plain
 from onnxgrad.errors import InternalError, ModelError, OnnxGradError, OutOfMemoryError
-from onnxgrad.files.boundary import boundary, first_line, guarded
+from onnxgrad.files.boundary import boundary, bug, first_line, guarded
 
 
 def test_errors_of_libraries():
@@ -127,6 +127,17 @@ def test_a_value_error_of_somebody_else_is_not_ours():
     """Only what a `raise` of onnxgrad's own says is meant for the caller."""
     with pytest.raises(InternalError, match="ValueError: invalid literal"), boundary():
         int("one")
+
+
+def test_a_bug_is_named_by_its_file_and_line():
+    for file, shown in (("other.py", "other.py"), ("/usr/lib/onnxgrad/train/x.py", "train/x.py")):
+        with pytest.raises(ZeroDivisionError) as caught:
+            exec(compile("\n1 / 0", file, "exec"))
+        caught.value.__traceback__ = caught.value.__traceback__.tb_next
+        said = bug(caught.value)
+        assert said.startswith(
+            f"this is a bug in onnxgrad (ZeroDivisionError: division by zero; {shown}, line 2). "
+        )
 
 
 def test_the_first_line_of_a_library():

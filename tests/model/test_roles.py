@@ -365,3 +365,19 @@ def test_elements_of_parameters_may_look_like_settings(number, said):
 def test_what_a_stranger_says_a_tensor_was_folded_from(text):
     """It is written as Python, whose parser has many ways to fail."""
     assert folded_from({models.FOLDED: text}) == []
+
+
+@pytest.mark.parametrize("producer", ["", "pytorch"])
+def test_single_numbers(producer):
+    """Settings have no name of their own, or no axis; what a layer reads is a weight; PyTorch keeps names."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 1, 4] x) => (float[N, 1, 4] y)
+        <float a = {2}, float[1] val_1 = {2}, float[1] scale = {3}, float[1, 1, 1] val_2 = {0.5}, float val_3 = {0.5},
+         float[1] val_4 = {0.25}>
+        { h = Mul(x, a) i = Add(h, val_1) j = Mul(i, scale) k = Conv(j, val_2) l = PRelu(k, val_3)
+          y = PRelu(l, val_4) }""")
+    model.producer_name = producer
+    assert tensors(model) == {
+        "a": "weight" if producer else "setting", "val_1": "setting", "scale": "weight", "val_2": "weight",
+        "val_3": "setting", "val_4": "weight",
+    }  # fmt: skip

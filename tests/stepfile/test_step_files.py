@@ -164,3 +164,22 @@ def test_limits_below_zero_are_refused(limits, tmp_path):
     with pytest.raises(ValueError, match="expected a number > 0"):
         write_step(problems.mlp().model(), tmp_path / "s.onnx", loss="cross_entropy", **limits)
     assert not list(tmp_path.iterdir())
+
+
+LINE = """<ir_version: 8, opset_import: ["" : 17]>
+    line (float[N, 2] x) => (float[N, 1] y) <float[2, 1] w = {1, -1}, float[1] b = {0.5}>
+    { p = MatMul(x, w)  y = Add(p, b) }"""
+
+
+def test_what_a_step_file_says_of_itself(tmp_path):
+    line = onnx.parser.parse_model(LINE)
+    files = write_step(line, tmp_path / "step.onnx", loss="mse", optimizer="sgd", lr=0.25)
+    assert files.description.as_dict() == {
+        "batch": ["x"], "targets": ["target"], "parameters": ["w", "b"], "statistics": [], "state": [],
+        "settings": ["lr", "step"], "loss": "loss", "lr": 0.25, "version": 1,
+    }  # fmt: skip
+    files = write_step(line, tmp_path / "step.onnx", loss="mse", trainable=["w"])
+    assert files.description.as_dict() == {
+        "batch": ["x"], "targets": ["target"], "parameters": ["w"], "statistics": [],
+        "state": ["w.exp_avg", "w.exp_avg_sq"], "settings": ["lr", "step"], "loss": "loss", "lr": 0.001, "version": 1,
+    }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import onnx
 import pytest
@@ -77,3 +79,43 @@ def test_an_output_behind_one_that_is_no_tensor_is_compared_too(tmp_path, monkey
         ExportError, match=r"output 'b' of a plain session differs from the trainer's by 0\.5"
     ):
         trainer.save(tmp_path / "t.onnx")
+
+
+def session(**inputs):
+    """What is asked of a session: its inputs, by type and shape."""
+    found = [
+        types.SimpleNamespace(name=n, type=f"tensor({k})", shape=s) for n, (k, s) in inputs.items()
+    ]
+    return types.SimpleNamespace(get_inputs=lambda: found)
+
+
+def test_as_many_rows_as_the_file_takes():
+    rows = np.arange(3)
+    sample = {"x": rows, "free": rows, "one": np.float32(2), "other": rows, "none": np.zeros(0)}
+    made = session(x=("float", [5]), free=("float", ["N"]), one=("float", []), none=("float", [4]))
+    found = verify._of_fixed_size(sample, made)
+    assert {n: np.asarray(a).tolist() for n, a in found.items()} == {
+        "x": [0, 1, 2, 0, 1], "free": [0, 1, 2], "one": 2.0, "other": [0, 1, 2], "none": [],
+    }  # fmt: skip
+
+
+def test_caches_begin_empty():
+    shape = ["batch", 2, "past", 4]
+    made = session(
+        **{"past_key_values.0.key": ("float", shape), "past_key_values.0.value": ("float16", shape),
+           "past_key_values.1.key": ("int64", shape), "past_key_values.2.key": ("float", shape[:3]),
+           "past_key_values.3.key": ("float", shape), "x": ("float", shape)},
+    )  # fmt: skip
+    given = {"x": np.zeros((3, 1), np.float32), "past_key_values.3.key": np.float32(0)}
+    found = verify.empty_pasts(made, given)
+    assert {n: (a.shape, a.dtype) for n, a in found.items()} == {
+        "past_key_values.0.key": ((3, 2, 0, 4), np.float32), "past_key_values.0.value": ((3, 2, 0, 4), np.float16),
+    }  # fmt: skip
+    alone = session(**{"past_key_values.0.key": ("float", shape)})
+    assert next(iter(verify.empty_pasts(alone, {}).values())).shape == (1, 2, 0, 4)
+
+
+def test_half_precision_where_the_file_has_it():
+    array = np.ones(2, np.float32)
+    assert verify._as(array, "tensor(float16)").dtype == np.float16
+    assert verify._as(array, "tensor(float)") is array
