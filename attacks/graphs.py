@@ -122,6 +122,14 @@ def huge_range(box):
     return train(box, out_of_nothing(box, body))
 
 
+@case("268,435,456 elements")
+def doubled_list(box):
+    """a list of integers that Concat doubles 33 times, which onnx computes along with the shapes"""
+    joins = [f"c{i + 1} = Concat<axis = 0>(c{i}, c{i})" for i in range(33)]
+    body = "c0 = Identity(one)  " + "  ".join(joins) + "  big = Cast<to = 1>(c33)"
+    return ["inspect", out_of_nothing(box, body)]
+
+
 @case("trips, and the limit is")
 def endless_loop(box):
     """a Loop of 2^62 trips"""

@@ -139,7 +139,10 @@ def _infer_shapes(model: ir.Model) -> None:
     log.setLevel(logging.ERROR)
     order = list(model.graph.initializers)
     try:
-        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
+        known = not sizes.joins_many(
+            model
+        )  # numbers are carried along, except where they would double for ever
+        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=known)(model)
     finally:
         log.setLevel(level)
     _restore_order(model.graph, order)

@@ -10,6 +10,9 @@ import onnx_ir as ir
 from onnxgrad.files import limits
 from onnxgrad.files.paths import printable
 
+LONGEST_SHAPE = 10_000  # integers that onnx computes beforehand: shapes, indices, ends of slices
+CARRIERS = {"Add", "Cast", "Gather", "Identity", "Mul", "Slice", "Squeeze", "Sub", "Unsqueeze"}
+
 
 def check(model: ir.Model) -> None:
     """Raise LimitError for a tensor that is too large, or a loop that runs too long, whatever the data.
@@ -31,6 +34,36 @@ def check(model: ir.Model) -> None:
             count = math.prod(shape)
             who = f"node {printable(node.name or value.name)!r} ({printable(node.op_type)})"
             limits.check(kind, count, f"{who} makes a tensor of {count:,} elements")
+
+
+def joins_many(model: ir.Model) -> bool:
+    """Whether Concat makes longer lists of integers than shapes are: a few doublings make gigabytes of some bytes.
+
+    A bound by the nodes alone, before any shape is known, for the operators through which onnx carries integers.
+    """
+    lengths: dict[ir.Value, int] = {}
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        given = [lengths.get(v, _integers(v)) for v in node.inputs if v is not None]
+        length = 0
+        if node.op_type == "Concat":
+            length = sum(given)
+        elif node.op_type in ("Shape", "Size"):
+            length = 1
+        elif node.op_type in CARRIERS and given and given[0]:
+            length = max(given)
+        if length > LONGEST_SHAPE:
+            return True
+        if length:
+            lengths.update(dict.fromkeys(node.outputs, length))
+    return False
+
+
+def _integers(value: ir.Value) -> int:
+    """How many integers a constant list holds; 0 for anything else."""
+    tensor = ir.convenience.get_const_tensor(value)
+    if tensor is None or tensor.dtype not in (ir.DataType.INT64, ir.DataType.INT32):
+        return 0
+    return tensor.size if len(tensor.shape) <= 1 else 0
 
 
 def _has_body(node: ir.Node) -> bool:

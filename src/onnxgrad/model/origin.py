@@ -18,6 +18,7 @@ CALL = "pkg.torch.onnx.fx_node"
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 ORIGINAL = "pkg.torch.onnx.original_node_name"
 FOLDED = "pkg.onnxscript.optimizer.folded_from"
+MOST_LISTED = 10_000  # letters of a list: no exporter writes more, and Python's parser is not made for strangers
 
 _GENERATED = re.compile(
     r"(onnx::\w+_\d+|val_\d+|\d+|_?scalar_tensor\w*|c_lifted\w*|lifted\w*|/.*|.*_output_\d+)"
@@ -71,10 +72,7 @@ def scope_of(name: str, metadata: Mapping[str, str]) -> str:
     'blocks.1.norm'
     """
     if SCOPES in metadata:
-        try:
-            scopes = [str(s) for s in ast.literal_eval(metadata[SCOPES])]
-        except (ValueError, SyntaxError):
-            return ""
+        scopes = listed(metadata[SCOPES])
         return re.sub(r"@\d+", "", scopes[-2]) if len(scopes) > 1 else ""
     if not name.startswith("/"):
         return ""
@@ -134,20 +132,19 @@ _CALLS = re.compile(
 )
 
 
-MOST_FOLDED = (
-    10_000  # letters: no exporter lists more, and Python's parser is not made for strangers
-)
+def listed(text: str) -> list[str]:
+    """Return the words of a list that an exporter wrote down as Python does; none where it is not one."""
+    if not text or len(text) > MOST_LISTED:
+        return []
+    try:
+        return [str(word) for word in ast.literal_eval(text)]
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return []
 
 
 def folded_from(metadata: Mapping[str, str]) -> list[str]:
     """Return the values that the newer exporter computed a tensor from; none where it did not, or does not say."""
-    text = metadata.get(FOLDED, "")
-    if not text or len(text) > MOST_FOLDED:
-        return []
-    try:
-        return [str(n) for n in ast.literal_eval(text)]
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return []
+    return listed(metadata.get(FOLDED, ""))
 
 
 def is_computed(metadata: Mapping[str, str], made: Container[str] = ()) -> bool:

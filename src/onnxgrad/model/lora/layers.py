@@ -6,7 +6,6 @@ convolution, rows of a table. A weight that several nodes read is one layer with
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import onnx_ir as ir
 
 from onnxgrad.errors import AdapterError
 from onnxgrad.graph.dynamic import MICROSOFT, dynamic_ends
+from onnxgrad.model.origin import listed
 
 _PASSING = ("Cast", "Identity")  # between a weight and its product
 
@@ -266,12 +266,9 @@ def _module(weight: str, node: ir.Node) -> str:
         return _like_peft(_TAIL.sub("", weight))
     if weight and not _ANONYMOUS.fullmatch(weight):
         return _like_peft(weight)
-    try:
-        scopes = [s for s in ast.literal_eval(node.metadata_props.get(_SCOPES, "[]")) if s]
-    except (SyntaxError, ValueError):
-        scopes = []
+    scopes = [s for s in listed(node.metadata_props.get(_SCOPES, "")) if s]
     if len(scopes) > 1:
-        return str(scopes[-2])
+        return scopes[-2]
     if "/" in (node.name or "").strip("/"):
         return _like_peft(".".join(node.name.strip("/").split("/")[:-1]))
     return weight or node.name or ""
