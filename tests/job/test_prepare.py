@@ -8,6 +8,7 @@ import pytest
 
 from onnxgrad.data.forms import Forms
 from onnxgrad.data.matched import Feed, Matched
+from onnxgrad.data.ragged import Ragged
 from onnxgrad.data.table import Table
 from onnxgrad.errors import ConfigError, DataError
 from onnxgrad.job.prepare import Opened, Prepared
@@ -131,6 +132,9 @@ def test_targets_then_weights_of_rows():
 
 
 def test_labels_of_words_are_tags_and_of_rows_are_not():
+    lists = {"tags": Ragged([np.arange(n + 1) for n in range(6)])}
+    assert prepared({"y": "cross_entropy"}, lists).tagged
+    assert not prepared({"y": "mse"}, lists).tagged
     assert not prepared({"y": "cross_entropy"}, LABELS).tagged
     assert not prepared({"y": "mse"}, LABELS).tagged
     assert not prepared(None, {}).tagged

@@ -8,6 +8,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -15,6 +16,8 @@ import pytest
 from job.problem import LABEL, X, run
 from PIL import Image
 
+from onnxgrad.job import report
+from onnxgrad.job.config import Config
 from onnxgrad.job.thumbnails import png, thumbnail
 
 NASTY = ["<script>alert(1)</script>", "a'b\"c>&amp;", "x" * 80]
@@ -199,6 +202,15 @@ def test_runs_of_hostile_folders_are_refused_or_stay_text(folder, capsys):
     code, _, err = run(capsys, "report", "runs/broken")
     assert code == 2
     assert "no scores" in err
+
+
+def test_every_setting_that_says_something_is_on_the_page():
+    config = Config(data="d.csv", output="t.onnx", lr=0.25, target="", seed=0)
+    page = report._settings(SimpleNamespace(model="m.onnx", config=config))
+    assert "onnxgrad train m.onnx --data d.csv -o t.onnx --lr 0.25" in page
+    for name, value in (("data", "d.csv"), ("lr", "0.25"), ("seed", "0")):
+        assert f"<td>{name}</td><td>{value}</td>" in page.replace("\n", "")
+    assert "<td>target</td>" not in page
 
 
 def test_a_page_with_brackets_in_its_name_is_named_as_it_is(folder, capsys):
