@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxgrad.inspection import memory
 from onnxgrad.inspection.cost import OVERHEAD, estimate
 
 FLOAT = TensorProto.FLOAT
@@ -41,35 +42,79 @@ ROWS = [
 ]  # fmt: skip
 
 
+def cost_of(made: ir.Model, trained=(), active=(), batch: int = 1, step=None):
+    return estimate(made, step, set(active), set(trained), batch, {})
+
+
 @pytest.mark.parametrize("row", ROWS, ids=[r[0] for r in ROWS])
 def test_operations(row):
     _, op_type, inputs, out, attributes, expected = row
-    cost = estimate(model(op_type, inputs, out, **attributes), set(), [], batch=1)
+    cost = cost_of(model(op_type, inputs, out, **attributes))
     assert (cost.forward_flops, cost.step_flops, cost.uncounted) == (expected, 3 * expected, 0)
 
 
 def test_an_open_dim_is_the_batch_where_it_comes_first_and_one_elsewhere():
-    cost = estimate(model("Tanh", {"x": ["N", "T", 4]}, ["N", "T", 4]), set(), [], batch=8)
-    assert (cost.forward_flops, cost.assumed) == (8 * 1 * 4, {"N": 8, "T": 1})
+    made, assumed = memory.with_sizes(model("Tanh", {"x": ["N", "T", 4]}, ["N", "T", 4]), 8, {})
+    assert (cost_of(made).forward_flops, assumed) == (8 * 1 * 4, {"N": 8, "T": 1})
 
 
 def test_what_has_no_shape_is_not_counted_and_said():
     made = model("Tanh", {"x": [2]}, [2])
     made.graph.outputs[0].shape = None
-    cost = estimate(made, set(made.graph.outputs), [], batch=1)
-    assert (cost.forward_flops, cost.uncounted, cost.activation_bytes) == (0, 1, 0)
+    cost = cost_of(made, active=["y"])
+    assert (cost.forward_flops, cost.uncounted) == (0, 1)
 
 
 def test_bytes():
     made = model("Gemm", {"x": [3, 5], "w": [5, 7], "b": [7]}, [3, 7], weights="wb")
-    w, b = (made.graph.initializers[n] for n in "wb")
-    cost = estimate(made, {made.graph.outputs[0]}, [w], batch=1)
+    cost = cost_of(made, trained="w", active="y")
     assert cost.parameter_bytes == cost.gradient_bytes == 4 * 35
     assert cost.optimizer_bytes == 2 * 4 * 35
     assert cost.file_bytes == 4 * (35 + 7)
-    assert cost.frozen_bytes == 2.5 * 4 * 7, "the runtime packs what a product reads"
-    assert cost.activation_bytes == cost.working_bytes == 4 * 21
-    assert cost.step_bytes == OVERHEAD + 4 * (35 + 35 + 70 + 42 + 17.5 + 21 + 21)
-    assert estimate(made, set(), [w, b], batch=1).activation_bytes == 0
+    assert cost.frozen_bytes == 1.5 * 4 * 7, "the runtime packs what a product reads"
+    assert cost.activation_bytes == int(memory.SPARE * 4 * 21), (
+        "kept, since there is no gradient graph"
+    )
+    assert cost.working_bytes == memory.NODE
+    rest = cost.activation_bytes + memory.NODE
+    assert cost.step_bytes == OVERHEAD + 4 * (35 + 35 + 70 + 42 + 10.5) + rest
+    assert cost_of(made, trained="wb").activation_bytes == 0
     alone = model("Mul", {"x": [3], "w": [3]}, [3], weights="w")
-    assert estimate(alone, set(), [], batch=1).frozen_bytes == 4 * 3
+    assert cost_of(alone).frozen_bytes == 4 * 3
+
+
+def chain(*op_types: str) -> ir.Model:
+    """Nodes one after the other, each of ten floats, and a sum of the first and the last."""
+    names = [f"v{i}" for i in range(len(op_types) + 1)]
+    info = helper.make_tensor_value_info
+    steps = zip(op_types, names, names[1:], strict=False)
+    nodes = [helper.make_node(op, [a], [b]) for op, a, b in steps]
+    nodes.append(helper.make_node("Concat", [names[1], names[-1]], ["y"], axis=0))
+    inside = [info(n, FLOAT, [10]) for n in names[1:]]
+    graph = helper.make_graph(
+        nodes, "g", [info("v0", FLOAT, [10])], [info("y", FLOAT, [20])], value_info=inside
+    )
+    return ir.from_proto(helper.make_model(graph))
+
+
+@pytest.mark.parametrize(
+    ("op_types", "values"),
+    [
+        (("Abs", "Abs"), 2),
+        (("Abs", "Abs", "Abs", "Abs"), 3),  # the first waits, one is read, one is made
+        (("Abs", "Abs", "Relu", "Relu"), 2),  # written over what it reads
+        (("Abs", "Identity", "Identity"), 1),  # views
+    ],
+)
+def test_values_that_are_there_at_once(op_types, values):
+    assert memory.alive_at_most(chain(*op_types).graph) == values * 40
+
+
+def test_what_is_frozen_is_lent_copied_and_packed_or_read_in_place():
+    def kept(columns: int, op_type: str = "MatMul") -> float:
+        made = model(op_type, {"x": [1, 1024], "w": [1024, columns]}, [1, columns], weights="w")
+        return memory.kept_by_sessions(made.graph.initializers.values()) / (4096 * columns)
+
+    assert (kept(64), kept(1 << 16)) == (2.5, 1)
+    assert kept(8) == 1.5, "too small to be lent"
+    assert kept(64, "Mul") == 2

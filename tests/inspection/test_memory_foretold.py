@@ -17,6 +17,9 @@ CASES = [
     ("layers", "head", 8),
     ("pictures", "all", 32),
     ("pictures", "head", 32),
+    ("folded", "head", 8),
+    ("words", "all", 32),
+    ("words", "head", 32),
 ]
 
 

@@ -62,8 +62,59 @@ def pictures(count: int = 8, channels: int = 32, size: int = 64) -> tuple[list, 
     return nodes, tensors, ["N", 3, size, size]
 
 
+def folded() -> tuple[list, dict, list]:
+    """Convolutions of many channels on small pictures: a session keeps them in forms of its own."""
+    return pictures(count=8, channels=448, size=12)
+
+
+def words(count: int = 4, width: int = 384, length: int = 128) -> tuple[list, dict, list]:
+    """Layers of attention, of sizes that a run works out: values that a kernel never writes down."""
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("Shape", ["x"], ["n"], end=1)]
+    tensors = {
+        "heads": np.array([length, 6, width // 6], np.int64),
+        "flat": np.array([length, width], np.int64),
+        "root": np.float32(8),
+        "one": np.ones(width, np.float32),
+    }
+    for name in ("heads", "flat"):
+        nodes.append(helper.make_node("Concat", ["n", name], [f"to_{name}"], axis=0))
+    x = "x"
+    for i in range(count):
+        for part in ("q", "k", "v", "o"):
+            drawn = rng.standard_normal((width, width), dtype=np.float32)
+            tensors[f"{part}{i}.w"] = drawn / np.float32(width**0.5)
+        for part, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+            nodes += [
+                helper.make_node("MatMul", [x, f"{part}{i}.w"], [f"{part}{i}"]),
+                helper.make_node("Reshape", [f"{part}{i}", "to_heads"], [f"{part}{i}.h"]),
+                helper.make_node("Transpose", [f"{part}{i}.h"], [f"{part}{i}.t"], perm=order),
+            ]
+        nodes += [
+            helper.make_node("MatMul", [f"q{i}.t", f"k{i}.t"], [f"s{i}"]),
+            helper.make_node("Div", [f"s{i}", "root"], [f"d{i}"]),
+            helper.make_node("Softmax", [f"d{i}"], [f"p{i}"], axis=-1),
+            helper.make_node("MatMul", [f"p{i}", f"v{i}.t"], [f"a{i}"]),
+            helper.make_node("Transpose", [f"a{i}"], [f"a{i}.t"], perm=[0, 2, 1, 3]),
+            helper.make_node("Reshape", [f"a{i}.t", "to_flat"], [f"a{i}.f"]),
+            helper.make_node("MatMul", [f"a{i}.f", f"o{i}.w"], [f"o{i}"]),
+            helper.make_node("Add", [x, f"o{i}"], [f"r{i}"]),
+            helper.make_node("LayerNormalization", [f"r{i}", "one"], [f"l{i}"]),
+        ]
+        x = f"l{i}"
+    tensors["head"] = rng.standard_normal((width, 10), dtype=np.float32)
+    nodes += [
+        helper.make_node("ReduceMean", [x], ["m"], axes=[1], keepdims=0),
+        helper.make_node("MatMul", ["m", "head"], ["y"]),
+    ]
+    return nodes, tensors, ["N", length, width]
+
+
+KINDS = {"layers": layers, "pictures": pictures, "folded": folded, "words": words}
+
+
 def save(kind: str, path: Path) -> None:
-    nodes, tensors, shape = {"layers": layers, "pictures": pictures}[kind]()
+    nodes, tensors, shape = KINDS[kind]()
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],

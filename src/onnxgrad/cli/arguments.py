@@ -28,3 +28,14 @@ def at_least_one(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def shape_of_input(text: str) -> tuple[str, list[int]]:
+    """The name of an input and its sizes: `image=8,3,320,320`."""
+    name, mark, sizes = text.rpartition("=")
+    parts = sizes.split(",")
+    if not name or not mark or not all(part.isdigit() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the name of an input and its sizes, as in x=8,3,320,320"
+        )
+    return name, [int(part) for part in parts]

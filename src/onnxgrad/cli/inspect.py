@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from rich.markup import escape
 from rich.table import Table
 
-from onnxgrad.cli.arguments import at_least_one
+from onnxgrad.cli.arguments import at_least_one, shape_of_input
 from onnxgrad.cli.exit_codes import NOT_TRAINABLE, OK
 from onnxgrad.cli.inspect_lora import run as run_lora
 from onnxgrad.cli.texts import Console
@@ -35,6 +35,14 @@ def add_parser(commands) -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="batch size for the estimates (default 1)",
+    )
+    parser.add_argument(
+        "--shape",
+        type=shape_of_input,
+        action="append",
+        default=[],
+        metavar="NAME=N,N,...",
+        help="sizes of an input that the model leaves open, for the estimates: image=8,3,320,320",
     )
     parser.add_argument(
         "--trainable",
@@ -84,6 +92,7 @@ def inspected(options: argparse.Namespace):
     return inspect(
         options.model,
         batch=options.batch,
+        shapes=dict(options.shape),
         trainable=options.trainable.split(","),
         tie=options.tie,
         untie=options.untie,
@@ -205,7 +214,9 @@ def show_cost(report, console: Console) -> None:
     named = {k: v for k, v in cost.assumed.items() if not k.startswith("unk__")}  # ONNX's own names
     if named:
         given = ", ".join(f"{k} = {v}" for k, v in list(named.items())[:4])
-        table.add_row("", f"[dim]with {escape(given)}; --batch sets the first dim[/dim]")
+        table.add_row(
+            "", f"[dim]with {escape(given)}; --batch sets the first dim, --shape others[/dim]"
+        )
     console.print()
     console.print(table)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxgrad.ort import BOUND, LARGE
+from onnxgrad.inspection import memory
 
 
 @dataclass(frozen=True)
@@ -35,94 +36,68 @@ class Cost:
         return OVERHEAD + sum(v for k, v in vars(self).items() if k.endswith("_bytes"))
 
 
-OVERHEAD = 12 << 20  # graphs and two sessions of a small model
-_PACKED = {
-    "MatMul",
-    "Gemm",
-    "FusedMatMul",
-    "LSTM",
-    "GRU",
-}  # the runtime keeps their weights, packed, too
+OVERHEAD = 8 << 20  # graphs and two sessions of a small model
 
 
 class _Sizes:
-    """Shapes in numbers; an open dim counts as `batch` when it comes first, as 1 elsewhere."""
+    """Shapes in numbers; a dim that only the run knows counts as `batch` when it comes first, as 1 elsewhere."""
 
     def __init__(self, batch: int):
         self.batch = batch
-        self.assumed: dict[str, int] = {}
 
     def shape(self, value: ir.Value | None) -> list[int] | None:
         if value is None or value.shape is None:
             return None
-        return [self._dim(d, axis) for axis, d in enumerate(value.shape)]
-
-    def _dim(self, dim, axis: int) -> int:
-        if isinstance(dim, int):
-            return dim
-        size = self.batch if axis == 0 else 1
-        name = str(getattr(dim, "value", None) or dim)
-        if name not in ("None", "?", ""):
-            size = self.assumed.setdefault(name, size)
-        return size
+        return [
+            d if isinstance(d, int) else self.batch if axis == 0 else 1
+            for axis, d in enumerate(value.shape)
+        ]
 
     def count(self, value: ir.Value | None) -> int | None:
         shape = self.shape(value)
         return None if shape is None else math.prod(shape)
 
     def bytes(self, value: ir.Value) -> int:
-        return (self.count(value) or 0) * _width(value)
+        return (self.count(value) or 0) * memory.width(value)
 
 
-def estimate(model: ir.Model, active: set[ir.Value], trained: list[ir.Value], batch: int) -> Cost:
-    """`active` are the values that carry a gradient: their forward values are kept for the backward pass."""
+def estimate(
+    forward: ir.Model,
+    step: ir.Model | None,
+    active: set[str],
+    trained: Container[str],
+    batch: int,
+    assumed: dict[str, int],
+) -> Cost:
+    """`forward` has numbers for the sizes of its inputs, those `assumed` among them; `step` is the graph that trains.
+
+    Without a step, where something stands in the way of the gradient, all values with names in `active` are kept for
+    the way back.
+    """
     sizes = _Sizes(batch)
-    forward, uncounted, activations, working = 0, 0, 0, 0
-    for node in model.graph:
-        flops = _flops(node, sizes)
-        uncounted += flops is None
-        forward += flops or 0
-        kept = any(v in active for v in node.outputs)
-        made = sum(sizes.bytes(v) for v in node.outputs)
-        read = [v for v in node.inputs if v is not None and v.producer() is not None]
-        activations += made if kept else 0
-        # in the backward pass the gradients of what the operator read and made are there at once
-        working = max(working, made + sum(sizes.bytes(v) for v in read))
-    tensors = list(model.graph.initializers.values())
-    parameters = sum(sizes.bytes(v) for v in trained)
-    mine = set(trained)
+    flops = [_flops(node, sizes) for node in forward.graph]
+    total = sum(f or 0 for f in flops)
+    tensors = forward.graph.initializers
+    parameters = sum(sizes.bytes(v) for n, v in tensors.items() if n in trained)
+    run = forward if step is None else step
+    alive = memory.alive_at_most(run.graph)
+    if step is None:
+        alive += sum(
+            sizes.bytes(v) for node in forward.graph for v in node.outputs if v.name in active
+        )
     return Cost(
-        forward_flops=forward,
-        step_flops=3
-        * forward,  # the backward pass multiplies by the transposed operands, once for each
-        file_bytes=sum(sizes.bytes(v) for v in tensors),
+        forward_flops=total,
+        step_flops=3 * total,  # the way back multiplies by the transposed operands, once for each
+        file_bytes=sum(sizes.bytes(v) for v in tensors.values() if not memory.is_outside(v)),
         parameter_bytes=parameters,
         gradient_bytes=parameters,
         optimizer_bytes=2 * parameters,  # AdamW keeps two moments
-        frozen_bytes=_frozen_bytes({v: sizes.bytes(v) for v in tensors if v not in mine}),
-        activation_bytes=activations,
-        working_bytes=working,
-        assumed=sizes.assumed,
-        uncounted=uncounted,
+        frozen_bytes=memory.kept_by_sessions(v for n, v in tensors.items() if n not in trained),
+        activation_bytes=int(memory.SPARE * alive),
+        working_bytes=memory.workspace(run.graph) + memory.NODE * len(run.graph),
+        assumed=assumed,
+        uncounted=sum(f is None for f in flops),
     )
-
-
-def _frozen_bytes(frozen: dict[ir.Value, int]) -> int:
-    """What sessions keep of them beside the file's own; of many, large ones are read where they lie."""
-    in_place = sum(frozen.values()) >= LARGE
-    copied = {v: size for v, size in frozen.items() if not in_place or size < BOUND}
-    return int(sum(_times(v) * size for v, size in copied.items()))
-
-
-def _times(value: ir.Value) -> float:
-    """How often a frozen tensor is in memory beside the file's own: two or three times, as measured."""
-    return 2.5 if any(node.op_type in _PACKED for node, _ in value.uses()) else 1
-
-
-def _width(value: ir.Value) -> int:
-    if value.dtype is None or value.dtype == ir.DataType.STRING:
-        return 4  # a string has no size of its own; labels are short
-    return max(1, int(value.dtype.itemsize))
 
 
 def _flops(node: ir.Node, sizes: _Sizes) -> int | None:

@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import onnx_ir as ir
@@ -18,6 +19,7 @@ from onnxgrad.files.models import ModelFile
 from onnxgrad.graph.bodies import bodies
 from onnxgrad.inspection.cost import Cost, estimate
 from onnxgrad.inspection.ends import dead_ends, problem_of
+from onnxgrad.inspection.memory import Shapes, training_graph, with_sizes
 from onnxgrad.inspection.notes import notes
 from onnxgrad.inspection.reading import read
 from onnxgrad.model.guess import Guess, guess
@@ -98,12 +100,19 @@ class Inspection:
 
 @guarded
 def inspect(
-    model: Any, *, batch: int = 1, trainable: Any = "all", tie: Any = (), untie: Any = ()
+    model: Any,
+    *,
+    batch: int = 1,
+    shapes: Shapes = MappingProxyType({}),
+    trainable: Any = "all",
+    tie: Any = (),
+    untie: Any = (),
 ) -> Inspection:
     """Say what in `model` can be trained, what cannot and why, and what a step costs at that batch size.
 
     `model` is a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`; it is not changed, and nothing is run.
     What is said is what a Trainer of the same `tie` and `untie` does; the cost is that of training `trainable`.
+    `shapes` gives the sizes of inputs that the model leaves open: {"image": [8, 3, 320, 320]}.
 
     >>> import onnx
     >>> model = onnx.parser.parse_model('''
@@ -122,7 +131,7 @@ def inspect(
     trained = [t.name for t in tensors if t.trained]
     examination = examine(subject.graph, judged, trained)
     blocked = _blocked(examination)
-    cost = _cost(subject, judged, trained, trainable, examination, blocked, batch)
+    cost = _cost(subject, judged, trained, trainable, examination, blocked, batch, shapes)
     return Inspection(
         source=os.fspath(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__,
         opset=original.opset_imports.get("", 0),
@@ -147,14 +156,19 @@ def inspect(
     )
 
 
-def _cost(subject, judged, trained, trainable, examination, blocked, batch: int) -> Cost:
+def _cost(
+    subject, judged, trained, trainable, examination, blocked, batch: int, shapes: Shapes
+) -> Cost:
     """What a step of `trainable` takes, without what lies before an obstacle."""
     chosen = set(subject.select(trainable, judged)) if trained else set()
     found = examination
     if chosen != set(trained):
         found = examine(subject.graph, judged, sorted(chosen))
-    weights = [v for v in found.wrt if v in found.active and v.name not in blocked]
-    return estimate(found.model, found.active, weights, batch)
+    weights = [v.name for v in found.wrt if v in found.active and v.name not in blocked]
+    forward, assumed = with_sizes(subject.graph, batch, shapes)
+    step = training_graph(forward, judged, weights) if weights else None
+    active = {v.name for v in found.active if v.name}
+    return estimate(forward, step, active, set(weights), batch, assumed)
 
 
 def _judged_note(subject: TrainableModel) -> list[Note]:

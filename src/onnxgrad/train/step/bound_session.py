@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -9,11 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
+from onnxgrad.files.system import freed_memory_returned
 from onnxgrad.ort import HeldModel, disable, session
 
 if TYPE_CHECKING:
     import onnxruntime
     from onnxruntime import OrtValue
+
+
+MANY = (
+    1 << 24
+)  # bytes of weights that a session copies: from here on it matters what it leaves behind
 
 
 def session_options(threads: int | None) -> onnxruntime.SessionOptions:
@@ -71,7 +78,9 @@ class BoundSession:
     ):
         """`free` names outputs of a shape that only the run knows; `run` returns them."""
         bound = model.bound if isinstance(model, HeldModel) else {}
-        self.session = session(model, options)
+        copied = sum(a.nbytes for a in model.held.values()) if isinstance(model, HeldModel) else 0
+        with freed_memory_returned() if copied >= MANY else contextlib.nullcontext():
+            self.session = session(model, options)
         self.free = list(free)
         self._inputs = {**inputs, **bound}
         self._bind(outputs)

@@ -253,17 +253,28 @@ _INTEGERS = [ir.DataType[f"{sign}INT{bits}"] for sign in ("", "U") for bits in (
 _LENT = {ir.DataType.FLOAT16, *roles.TYPES, *_INTEGERS}
 
 
+def is_lent(value: ir.Value) -> bool:
+    """Whether sessions take a tensor from an array that is not theirs."""
+    tensor = value.const_value
+    return tensor is not None and tensor.dtype in _LENT and tensor.nbytes >= HELD
+
+
+def share(model: ir.Model, trained: Container[str]) -> None:
+    """Give what is not trained one array for all sessions; each would get its own copy out of the message otherwise."""
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        if name not in trained and is_lent(value) and not isinstance(tensor, ir.ExternalTensor):
+            array = np.ascontiguousarray(tensor.numpy())
+            value.const_value = ir.Tensor(array, dtype=tensor.dtype, name=name)
+
+
 def to_session(model: ir.Model) -> HeldModel:
     """As `to_proto`, with the large tensors left where they are; `model` is changed.
 
     Of a model with many, they become inputs, which no session copies: those of a data file stay in it, mapped.
     """
     _drop_idle_tensors(model.graph)
-    found = {
-        name: value for name, value in model.graph.initializers.items()
-        if value.const_value is not None and value.const_value.dtype in _LENT
-        and value.const_value.nbytes >= HELD
-    }  # fmt: skip
+    found = {name: value for name, value in model.graph.initializers.items() if is_lent(value)}
     in_place = sum(value.const_value.nbytes for value in found.values()) >= LARGE
     if in_place:
         see_patterns(model, (), (see_packed,))

@@ -45,6 +45,7 @@ class TrainingPlan:
         self.notes: list[Note] = []
         self.objective = self._objective(loss, loss_weights)
         self.trainable = self._trainable(trainable)
+        build.share(self.base, set(self.trainable))
         training = self.base.clone()
         statistics: dict[str, str | None] = {}
         if not freeze_bn:
