@@ -67,11 +67,20 @@ def sanitized_cases(level: str) -> bool:
     shutil.rmtree(package, ignore_errors=True)
     shutil.copytree(ROOT / "src" / "onnxgrad", package / "onnxgrad")
     install = ["cmake", "--install", BUILD, "--prefix", package]
-    asan = subprocess.check_output(["g++", "-print-file-name=libasan.so"], text=True).strip()
-    tests = [sys.executable, "-c", SANITIZED_TESTS, package, "-q", "-p", "no:xdist", "-p", "no:cacheprovider",
+    # libstdc++ as well: AddressSanitizer looks for what throws before Python loads anything that does
+    asan, throws = (
+        subprocess.check_output(["g++", f"-print-file-name={name}"], text=True).strip()
+        for name in ("libasan.so", "libstdc++.so")
+    )
+    tests = [sys.executable, "-c", SANITIZED_TESTS, package, "-q", "-n", "0", "-p", "no:cacheprovider",
              "-k", "numpy_host or test_right", "tests/kernels"]  # fmt: skip
-    return step(f"every case of every operator under the sanitizers, {level}", install,
-                ["env", f"LD_PRELOAD={asan}", "ASAN_OPTIONS=detect_leaks=0", *tests], ONNXGRAD_ISA=level)  # fmt: skip
+    under = [
+        "env",
+        f"LD_PRELOAD={asan} {throws}",
+        f"ASAN_OPTIONS=detect_leaks=0:log_path={BUILD}/found",
+    ]
+    title = f"every case of every operator under the sanitizers, {level}"
+    return step(title, install, [*under, *tests], ONNXGRAD_ISA=level)
 
 
 def instruction_sets() -> bool:

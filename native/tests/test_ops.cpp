@@ -10,13 +10,13 @@ namespace {
 
 using namespace onnxgrad;
 
-// Only for operators whose inputs are numbers of one type and share one shape,
+// Only for operators whose inputs are numbers of one type and share one shape with the output,
 // or end in a bias: the others have tests of their own.
 bool is_pointwise(const Contract& c) {
   for (const TensorSpec& t : c.inputs())
     if (!t.is_t() || (t.dims != "[shape...]" && t.dims != "[outer..., C]" && t.dims != "[C]"))
       return false;
-  return c.outputs().size() == 1;
+  return c.outputs().size() == 1 && c.outputs()[0].dims == c.inputs()[0].dims;
 }
 
 template <class T> void run(const Op& op, const Shape& shape, bool reuse, std::mt19937& random) {
