@@ -104,7 +104,7 @@ def test_equal_rows_of_a_parquet_file(tmp_path, monkeypatch):
 
 def test_outputs_count_as_nodes():
     made = model(1)
-    made.graph.node[0].output.extend(f"o{i}" for i in range(300))
+    made.graph.node[-1].output.extend(f"o{i}" for i in range(300))
     with limits.override(nodes=303), pytest.raises(LimitError, match="it has 304 nodes"):
         load(made)
     with limits.override(nodes=304):

@@ -80,7 +80,9 @@ def test_a_name_cannot_add_settings(tmp_path):
 
 
 def test_the_second_run_in_a_folder_is_refused(box):
-    first = train("-o", "a.onnx", "--run-dir", "run", "--epochs", "100000")
+    first = train(
+        "-o", "a.onnx", "--run-dir", "run", "--epochs", "100000", preexec_fn=in_background
+    )
     try:
         wait_for(Path("run/results.csv"))
         second = train("-o", "b.onnx", "--run-dir", "run")
@@ -92,10 +94,14 @@ def test_the_second_run_in_a_folder_is_refused(box):
         assert "run is in use by another run" in again.stderr
     finally:
         first.send_signal(signal.SIGTERM)
-    out, _ = first.communicate()
+    out, _ = first.communicate(timeout=60)
     assert first.returncode == 130, "SIGTERM ends a run as Ctrl-C does"
     assert "a checkpoint is saved" in out
     assert list(Path("run/checkpoints").glob("step-*"))
+
+
+def in_background() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for `command &` in a script
 
 
 def wait_for(path: Path) -> None:

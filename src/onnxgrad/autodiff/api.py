@@ -11,6 +11,7 @@ from onnxgrad.autodiff import rules as _rules  # noqa: F401  (fills the registry
 from onnxgrad.autodiff.backward import Walk
 from onnxgrad.autodiff.inline import inline
 from onnxgrad.autodiff.plan import is_float, make_plan, refuse
+from onnxgrad.autodiff.rule import is_a_users
 from onnxgrad.autodiff.untrainable import why_no_weights
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.errors import GradientError
@@ -93,7 +94,8 @@ class Request:
             raise ValueError(f'parameters is {parameters!r}, expected "initializers" or "inputs"')
         self.given, self.model = model, load(model)
         self.ops, self.parameters, self.seed = ops, parameters, seed
-        self.patterns = patterns and ops == "fused"
+        users = any(is_a_users(node.op_type, node.domain) for node in self.model.graph.all_nodes())
+        self.patterns = patterns and ops == "fused" and not users
         self.outputs = self._output_names(_names("outputs", outputs))
         self.wrt = _names("wrt", wrt)
 

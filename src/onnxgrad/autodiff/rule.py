@@ -130,7 +130,8 @@ def rule(
     Options: `since`, the oldest version the rule is right for (default: any); `broadcast=True`,
     inputs were broadcast, so gradients are summed back to their shapes; `stop="roi scales"`,
     float inputs that get no gradient; `domain`, and for operators that ONNX does not know the
-    names `inputs="X W"` and `outputs="Y"`. A later rule takes the place of an earlier one.
+    names `inputs="X W"` and `outputs="Y"`. A later rule takes the place of an earlier one, and a
+    model that has an operator with a rule of yours is differentiated node by node, without patterns.
     """
     return _register(
         STANDARD, op_types, by_input, wrt,
@@ -176,6 +177,13 @@ def find(table: dict[tuple[str, str], list[Rule]], op_type: str, domain: str, ve
     """Return the rule with the greatest `since` that is not above `version`, or None."""
     rules = table.get((domain, op_type), ())
     return max((r for r in rules if r.since <= version), key=lambda r: r.since, default=None)
+
+
+def is_a_users(op_type: str, domain: str) -> bool:
+    """Whether a rule from outside this package says how the operator is differentiated."""
+    rules = [*STANDARD.get((domain, op_type), ()), *FUSED.get((domain, op_type), ())]
+    functions = [f.function for r in rules for f in r.formulas]
+    return any(not str(f.__module__).startswith("onnxgrad.") for f in functions)
 
 
 def _refuse(op_types: Iterable[str], domain: str, refusal: Refusal) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from onnxgrad.cli.exit_codes import OK
 from onnxgrad.cli.texts import plain
 from onnxgrad.data import read as data
 from onnxgrad.errors import ConfigError, DataError
+from onnxgrad.files.arrays import npz_bytes
 from onnxgrad.files.write import check_target, write_bytes
 from onnxgrad.inspection.probe import first_load
 from onnxgrad.job.config import INPUT_FLAGS, add_flags, input_flags
@@ -92,14 +92,7 @@ def as_npz(found: Predictions) -> bytes:
     more = {"file": np.array(found.names)} if found.names else {}
     if found.answers:
         more[found.title] = np.array(found.answers)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(
-        buffer, "w"
-    ) as archive:  # np.savez has names that no array may have, such as file
-        for name, array in {**more, **found.outputs}.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-    return buffer.getvalue()
+    return npz_bytes({**more, **found.outputs})
 
 
 def as_csv(found: Predictions) -> bytes:

@@ -46,6 +46,11 @@ def run(options: argparse.Namespace) -> int:
     output = sys.stdout
     sys.stdout = Unbroken(output)  # `train … | head -1` trains to the end
     terminate = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    interrupt = signal.getsignal(signal.SIGINT)
+    if (
+        interrupt is signal.SIG_IGN
+    ):  # a shell ignores it for what runs in the background; SIGTERM would be, too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return together(options, started) if launched() else started(options)
     except KeyboardInterrupt:
@@ -56,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     finally:
         sys.stdout = output
         signal.signal(signal.SIGTERM, terminate)
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def started(options: argparse.Namespace, communicator=None) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import stat
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -162,3 +163,13 @@ def save_safetensors(arrays: dict[str, np.ndarray], path: Path) -> None:
         raise OSError(f"{path.name}: {error}") from error
     os.chmod(path, stat.S_IMODE(mode))  # it gives the file rights of its own
     flush(path)
+
+
+def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
+    """Return the bytes of an .npz file. np.savez would refuse names that are its own arguments, such as file."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+    return buffer.getvalue()

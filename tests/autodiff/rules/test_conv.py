@@ -73,7 +73,7 @@ POOL = [
     RuleCase("AveragePool", "dilations", X=normal(1, 2, 7, 7), kernel_shape=[2, 3], dilations=[2, 2],
          opsets=(19, 22)),
     RuleCase("AveragePool", "dilations and pads", X=normal(1, 2, 7, 8), kernel_shape=[2, 3], dilations=[3, 2],
-         pads=[1, 2, 2, 1], strides=[2, 1], opsets=(19, 22)),
+         pads=[1, 2, 1, 1], strides=[2, 1], opsets=(19, 22)),
     RuleCase("GlobalAveragePool", "2-D", X=normal(2, 3, 4, 5), opsets=_TWO),
     RuleCase("GlobalMaxPool", "2-D", X=distinct(2, 3, 4, 5), opsets=_TWO),
 ]  # fmt: skip
