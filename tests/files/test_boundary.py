@@ -76,6 +76,12 @@ def test_what_is_left_is_a_bug():
         {}["x"]
 
 
+def test_ctrl_c_in_disguise_is_ctrl_c():
+    """A module of C++ that is interrupted while it loads raises ImportError from KeyboardInterrupt."""
+    with pytest.raises(KeyboardInterrupt), boundary():
+        raise ImportError("initialization failed") from KeyboardInterrupt()
+
+
 def good(body: str = "y = MatMul(x, w)") -> onnx.ModelProto:
     return onnx.parser.parse_model(f"""
         <ir_version: 8, opset_import: ["" : 17]>

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from onnxgrad.cli.exit_codes import DIVERGED, INTERNAL, INTERRUPTED, NOT_TRAINABLE, OK, USAGE
 from onnxgrad.cli.texts import discard, plain
 from onnxgrad.errors import DivergedError, GradientError, InternalError, OnnxGradError
-from onnxgrad.files.boundary import translated
+from onnxgrad.files.boundary import is_interruption, translated
 
 Outcome = tuple[int, "Exception | str"]
 
@@ -38,11 +38,8 @@ def outcome(run: Callable[[], int]) -> Outcome:
 
 def _unforeseen(error: Exception) -> Outcome:
     """What no command foresaw: an interruption in disguise, a library's complaint, or a bug."""
-    cause: BaseException | None = error
-    while cause is not None:  # an import that is interrupted may raise another class
-        if isinstance(cause, KeyboardInterrupt):
-            return INTERRUPTED, "interrupted"
-        cause = cause.__cause__ or cause.__context__
+    if is_interruption(error):
+        return INTERRUPTED, "interrupted"
     made = translated(error)
     return (INTERNAL if isinstance(made, InternalError) else USAGE), made
 

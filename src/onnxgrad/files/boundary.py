@@ -58,10 +58,19 @@ def boundary(model: Any = None) -> Iterator[None]:
     except OSError:
         raise  # it has the file and the reason
     except Exception as error:
+        if is_interruption(error):
+            raise KeyboardInterrupt from error
         made = translated(error, model)
         if made is error:
             raise
         raise made from error
+
+
+def is_interruption(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it: an import that is interrupted may raise another class."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def translated(error: Exception, model: Any = None) -> Exception:
