@@ -47,9 +47,8 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout = Unbroken(output)  # `train … | head -1` trains to the end
     terminate = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     interrupt = signal.getsignal(signal.SIGINT)
-    if (
-        interrupt is signal.SIG_IGN
-    ):  # a shell ignores it for what runs in the background; SIGTERM would be, too
+    # A shell has it ignored for what runs in the background; SIGTERM would be, too
+    if interrupt is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return together(options, started) if launched() else started(options)
