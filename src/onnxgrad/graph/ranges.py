@@ -110,7 +110,24 @@ _OF_TWO: dict[str, Callable[[Range, Range], Range]] = {
     "Sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "Mul": _product,
     "Div": lambda a, b: _product(a, _inverse(b)),
+    "Pow": lambda a, b: UNIT if a[0] >= 0 and a[1] <= 1 and b[0] >= 0 else ANY,
 }
+
+
+# What only rounds: quantised files end in it.
+ROUNDING = frozenset({"FakeQuant", "QuantizeLinear", "DequantizeLinear"})
+
+
+def activation_of(node: ir.Node) -> str:
+    """Return the operator of a node, or the activation that onnxruntime's optimiser fused into it.
+
+    Of domains of others nothing is known but what they are called.
+    """
+    fused = node.attributes.get("activation") if node.op_type.startswith("Fused") else None
+    if fused is not None and node.domain == "com.microsoft":
+        return str(fused.value)
+    known = node.domain in ("", "ai.onnx") or node.op_type in ROUNDING
+    return node.op_type if known else f"{node.domain}.{node.op_type}"
 
 
 class Ranges:
@@ -134,17 +151,25 @@ class Ranges:
         if constant is not None:  # of one number: a vector may be a weight
             plain = constant.size == 1 and constant.dtype.kind in "fiu"
             return (float(constant.min()), float(constant.max())) if plain else ANY
-        if node is None or node.domain not in ("", "ai.onnx") or depth <= 0:
+        if node is None or depth <= 0:
             return ANY
-        kind = node.op_type
+        kind = activation_of(node)
         if kind in _FIXED:
             return _FIXED[kind]
+        if kind in ROUNDING and node.inputs[0] is not None:  # up to half a step
+            return self.of(node.inputs[0], depth - 1)
+        if node.domain not in ("", "ai.onnx"):
+            return ANY
         if kind == "Div" and self._is_share(node):
             return UNIT
         if kind == "If":
             place = list(node.outputs).index(value)
             bodies = [a.value for a in node.attributes.values() if isinstance(a.value, ir.Graph)]
             return _around([self.of(b.outputs[place], depth - 1) for b in bodies])
+        if kind in ("Loop", "Scan"):
+            return _around(
+                [ANY if v is None else self.of(v, depth - 1) for v in _made(node, value)]
+            )
         return self._of_inputs(node, [
             ANY if v is None else self.of(v, depth - 1) for v in node.inputs
         ])  # fmt: skip
@@ -188,6 +213,16 @@ class Ranges:
                 return False
             whole = maker.inputs[0]
         return False
+
+
+def _made(node: ir.Node, value: ir.Value) -> list[ir.Value | None]:
+    """What an output of a Loop or Scan is made of: the results of its steps and, where carried, its beginning."""
+    loop, place = node.op_type == "Loop", list(node.outputs).index(value)
+    body = node.attributes["body"].value
+    ends = list(body.outputs)[1 if loop else 0 :]
+    scanned = 0 if loop else node.attributes["num_scan_inputs"].value
+    begins = list(node.inputs)[2:] if loop else list(node.inputs)[: len(node.inputs) - scanned]
+    return [ends[place], *begins[place : place + 1]]
 
 
 def _around(ranges: list[Range]) -> Range:

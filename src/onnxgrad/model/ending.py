@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.graph import Builder
-from onnxgrad.graph.ranges import holds_probabilities
+from onnxgrad.graph.ranges import ROUNDING, activation_of, holds_probabilities
 
 MOVES = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose")
 MIXES = ("Clip", "ReduceMean")  # what comes out are still probabilities, but of no logits
@@ -18,7 +18,10 @@ ACTIVATIONS = ("Sigmoid", "Softmax", "LogSoftmax")
 
 @dataclass(frozen=True)
 class Ending:
-    """`node` is the activation; `moves` lie between it and the output, the first next to it."""
+    """`node` is the activation; `moves` lie between it and the output, the first next to it.
+
+    What only rounds, as at the end of quantised files, is no move: a loss uses what was not rounded yet.
+    """
 
     node: ir.Node
     moves: tuple[ir.Node, ...]
@@ -41,20 +44,31 @@ def ending(output: ir.Value, wanted: Sequence[str] = ACTIVATIONS) -> Ending | No
     """Return the activation that a model's output comes out of; None where there is none."""
     moves: list[ir.Node] = []
     node = output.producer()
-    while node is not None and not node.domain and node.op_type in (*MOVES, *MIXES):
-        moves.append(node)
+    while node is not None and _is_passed(node):
+        if node.op_type not in ROUNDING:
+            moves.append(node)
         node = node.inputs[0].producer()
     if node is None or node.domain or node.op_type not in wanted:
         return None
     return Ending(node, tuple(reversed(moves)))
 
 
+def _is_passed(node: ir.Node) -> bool:
+    """Whether an activation is looked for before a node; what only rounds is not replayed either."""
+    if node.inputs and node.inputs[0] is not None:
+        return node.op_type in ROUNDING or (not node.domain and node.op_type in (*MOVES, *MIXES))
+    return False
+
+
 def last_operator(value: ir.Value) -> str:
-    """Return the operator that makes a value, seen through operators that only move it; "" for an input."""
-    node = value.producer()
-    while node is not None and node.op_type in (*MOVES, "Cast") and node.inputs[0] is not None:
+    """Return the operator that makes a value, seen through operators that only move it; "" for an input.
+
+    Of nodes that onnxruntime's optimiser fused it is the activation.
+    """
+    node, passed = value.producer(), {*MOVES, *ROUNDING, "Cast"}
+    while node is not None and node.op_type in passed and node.inputs[0] is not None:
         node = node.inputs[0].producer()
-    return "" if node is None else node.op_type
+    return "" if node is None else activation_of(node)
 
 
 def kind_of_scores(output: ir.Value) -> str:

@@ -204,5 +204,7 @@ def _drop(model, place, x: ir.Value, key: ir.Value, rate: float, stream: int) ->
             if value is x:
                 place.replace_input_with(index, y)
         return
+    if place.is_graph_output():  # an output keeps its name: losses and users know it by that
+        place.name, y.name = f"{place.name}/kept", place.name
     ir.convenience.replace_all_uses_with(place, y, replace_graph_outputs=True)
     model.graph.remove(at, safe=True)

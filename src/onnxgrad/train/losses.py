@@ -31,6 +31,7 @@ class Target:
     ignore: int | None = None
     of: str = ""  # the output that it is compared with
     kind: str = ""  # "labels", "yes or no", "numbers"; "" for a loss of the caller's own
+    scores: str = ""  # for yes or no: whether the output holds "logits" or "probabilities"
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,13 @@ class Loss:
     """Base of the losses; `activation` says which final operator a loss contains already."""
 
     target_kind: ClassVar[str] = ""
+    scores: ClassVar[str] = ""
 
     def target(self, op: Builder, output: ir.Value, name: str) -> Target:
         """Return what this loss expects as target for `output`; by default the same shape."""
-        return Target(
-            name, output.dtype.numpy(), op.dims(output), of=output.name, kind=self.target_kind
-        )
+        kind, scores = self.target_kind, self.scores
+        dims = op.dims(output)
+        return Target(name, output.dtype.numpy(), dims, of=output.name, kind=kind, scores=scores)
 
     def extras(self, op: Builder, output: ir.Value, name: str) -> tuple[Target, ...]:
         """Return what else a batch gives this loss, such as a weight for each row; named after the target."""
@@ -192,6 +194,7 @@ class BinaryCrossEntropy(Loss):
     pos_weight: Any = None
     reduction: str = "mean"
     target_kind: ClassVar[str] = "yes or no"
+    scores: ClassVar[str] = "logits"
 
     def __post_init__(self) -> None:
         _check_reduction(self)
@@ -222,6 +225,7 @@ class BinaryCrossEntropyOfProbabilities(Loss):
 
     reduction: str = "mean"
     target_kind: ClassVar[str] = "yes or no"
+    scores: ClassVar[str] = "probabilities"
 
     def __post_init__(self) -> None:
         _check_reduction(self)

@@ -22,6 +22,7 @@ class Metric:
     larger: bool = True
     output: str = ""
     counts: ClassVar[bool] = False  # right answers, which numbers do not have
+    compares: ClassVar[bool] = False  # numbers, which classes do not have
     looks: ClassVar[bool] = True  # at predictions; where no metric does, they are not kept
 
     def start(self) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from onnxgrad.train.losses import Target
 from onnxgrad.train.metric import Metric, class_scores
 from onnxgrad.train.ranking import AUC, AveragePrecision
 
-# Where yes begins: 0.5 for probabilities, 0 for logits. Which they are is known when all batches were seen.
+# Where yes begins: 0.5 for probabilities, 0 for logits. Which they are a loss says; of the caller's own losses
+# it is known when all batches were seen.
 THRESHOLDS = {"probabilities": 0.5, "logits": 0.0}
 
 
@@ -26,9 +27,11 @@ def _answers(prediction: np.ndarray, target: np.ndarray) -> dict[str, tuple]:
     return {n: ((flat > least).astype(np.int64), truth) for n, least in THRESHOLDS.items()}
 
 
-def _reading(state: dict, prediction: np.ndarray) -> None:
-    """Take note of whether every number so far could be a probability."""
-    if prediction.size and not (prediction.min() >= 0 and prediction.max() <= 1):
+def _reading(state: dict, prediction: np.ndarray, spec: Target) -> None:
+    """Take note of what the loss says of its scores, or of whether every number so far could be a probability."""
+    if spec.scores:
+        state["reading"] = spec.scores
+    elif prediction.size and not (prediction.min() >= 0 and prediction.max() <= 1):
         state["reading"] = "logits"
 
 
@@ -47,7 +50,7 @@ class Accuracy(Metric):
         if spec.axis is None:
             for reading, (chosen, labels) in _answers(prediction, target).items():
                 state["right"][reading] += int((chosen == labels).sum())
-            _reading(state, prediction)
+            _reading(state, prediction, spec)
             state["all"] += target.size
             return
         scores, labels = class_scores(prediction, target, spec)
@@ -87,7 +90,7 @@ class F1(Metric):
             counts = _counts(scores.argmax(1), labels, scores.shape[1])
             tables[state["reading"]] = tables.get(state["reading"], 0) + counts
             return
-        _reading(state, prediction)
+        _reading(state, prediction, spec)
         columns = self.average and target.ndim == 2 and target.shape[1] > 1
         state["binary"] = not self.average
         for reading, (chosen, labels) in _answers(prediction, target).items():
@@ -135,7 +138,7 @@ class BalancedAccuracy(F1):
 
 
 def check(metrics: Iterable[Metric], targets: Mapping[str, Target]) -> None:
-    """Refuse a metric that counts right answers where the loss compares numbers. Raises ValueError."""
+    """Refuse a metric that asks another question than the loss. Raises ValueError."""
     for metric in metrics:
         if metric.output and metric.output not in targets:
             known = ", ".join(map(repr, targets))
@@ -143,11 +146,29 @@ def check(metrics: Iterable[Metric], targets: Mapping[str, Target]) -> None:
                 f"the metric {metric.name!r} is of output {metric.output!r}, and those with a loss are {known}"
             )
         spec = targets[metric.output] if metric.output else next(iter(targets.values()), None)
-        if metric.counts and spec is not None and spec.kind == "numbers":
-            raise ValueError(
-                f"the metric {metric.name!r} counts right answers, and the loss of output {spec.of!r} compares "
-                "numbers; use mae or r2, or a loss of classes"
-            )
+        reason = "" if spec is None else _unfit(metric, spec)
+        if reason:
+            raise ValueError(f"the metric {metric.name!r} {reason}")
+
+
+def _unfit(metric: Metric, spec: Target) -> str:
+    """Why a metric cannot judge what the loss of an output judges; "" where it can."""
+    loss = f"the loss of output {spec.of!r}"
+    if metric.counts and spec.kind == "numbers":
+        return f"counts right answers, and {loss} compares numbers; use mae or r2, or a loss of classes"
+    if metric.compares and spec.kind in ("labels", "shares"):
+        return (
+            f"compares numbers, and {loss} judges classes; use accuracy or f1, or a loss of numbers"
+        )
+    if metric.compares and spec.scores == "logits":
+        return f"compares numbers, and output {spec.of!r} holds logits; use accuracy, f1 or auc"
+    if isinstance(metric, Accuracy) and metric.k > 1 and spec.kind == "yes or no":
+        return (
+            f"looks for the label among several classes, and {loss} judges yes and no; use accuracy"
+        )
+    if isinstance(metric, Perplexity) and spec.kind == "numbers":
+        return f"is e to a cross entropy, and {loss} compares numbers; use mae or r2"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -156,6 +177,7 @@ class MAE(Metric):
 
     name: str = "mae"
     larger: bool = False
+    compares: ClassVar[bool] = True
 
     def start(self) -> dict[str, Any]:
         return {"sum": 0.0, "all": 0}
@@ -200,6 +222,7 @@ class R2(Metric):
     """1 - Σ(y - ŷ)² / Σ(y - mean y)², over all numbers of the target."""
 
     name: str = "r2"
+    compares: ClassVar[bool] = True
 
     def start(self) -> dict[str, Any]:
         return {"residual": 0.0, "sum": 0.0, "squares": 0.0, "all": 0}

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.graph import Builder
-from onnxgrad.train.losses import CrossEntropy, Loss, Target
+from onnxgrad.train.losses import CrossEntropy, Loss, Target, inside_one
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,14 @@ class RowWeighted(Loss):
 class SoftCrossEntropy(CrossEntropy):
     """-Σ_c t_c·log p_c of logits [N, C] and shares t [N, C] that add up to 1, as mixed pictures have them.
 
-    As torch.nn.CrossEntropyLoss with class probabilities; `weight` w makes it -Σ_c w_c·t_c·log p_c.
+    As torch.nn.CrossEntropyLoss with class probabilities; `weight` w makes it -Σ_c w_c·t_c·log p_c. With
+    `probabilities=True` the outputs are the p_c themselves.
     """
+
+    probabilities: bool = False
+
+    def activation(self) -> tuple[str, ...]:
+        return () if self.probabilities else super().activation()
 
     def target(self, op: Builder, output: ir.Value, name: str) -> Target:
         dims = op.dims(output)
@@ -62,7 +68,9 @@ class SoftCrossEntropy(CrossEntropy):
             share = op.constant(np.array(self.label_smoothing), op.dtype(output))
             classes = op.number(op.Squeeze(op.dim(output, 1), [0]), output)
             target = op.Add(op.Mul(target, 1 - self.label_smoothing), op.Div(share, classes))
-        log_p = op.Mul(op.LogSoftmax(output, axis=1), target)
+        known = self.probabilities
+        log_p = op.Log(inside_one(op, output)) if known else op.LogSoftmax(output, axis=1)
+        log_p = op.Mul(log_p, target)
         if self.weight is not None:
             log_p = op.Mul(log_p, op.constant(np.array(self.weight), op.dtype(output)))
         return op.Neg(op.ReduceSum(log_p, [1], keepdims=0))

@@ -240,10 +240,11 @@ class Trainer(Saving):
         run = functools.partial(self._evaluation.run, dataclasses.replace(batch, arrays=inputs))
         losses, notes = settle(self._plan, batch.arrays, run)
         self._settled = True
+        old = self.state() if losses else None
         if losses:
-            old = self.state()
             self._begin(losses)
-            self.notes += notes
+        self.notes += notes
+        if losses:
             self.load_state(old)
 
     def _settling(self, batches: Iterator[Batch]) -> Iterator[Batch]:

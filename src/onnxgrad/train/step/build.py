@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from onnxgrad.model import roles
 from onnxgrad.model.ending import ending
 from onnxgrad.notes import Note
 from onnxgrad.ort import BOUND, LARGE, HeldModel
-from onnxgrad.train.losses import Loss, Target, inside_one
+from onnxgrad.train.losses import Loss, NegativeLogLikelihood, Target, inside_one
 
 OWN = Loss()  # the output is the loss itself
 
@@ -92,6 +92,8 @@ def attach(model: ir.Model, objective: Objective, variables: Iterable[ir.Value])
         values = [_as_input(wanted) for wanted in (target, *extras)]
         graph.inputs.extend(values)
         judged = _before_activation(op, named[name], loss, objective, variables)
+        if target.scores == "logits" and judged is not named[name]:
+            objective.targets[name] = replace(target, scores="probabilities")
         part = _scalar(op, loss.write(op, judged, *values), name)
         parts[name] = part
         weight = objective.weights.get(name, 1.0)
@@ -138,13 +140,16 @@ def _before_activation(
     then gets those that would give these probabilities.
     """
     end = ending(output, loss.activation())
-    if end is None and "Sigmoid" in loss.activation() and holds_probabilities(output, variables):
+    kind = (
+        "Sigmoid" if "Sigmoid" in loss.activation() else "Softmax" if _of_logarithms(loss) else ""
+    )
+    if end is None and kind and holds_probabilities(output, variables):
         said = (
             f"output {output.name!r} lies between 0 and 1 whatever the weights are: it holds probabilities, and "
             f"{type(loss).__name__} uses their logarithms"
         )
         objective.notes.append(Note("probabilities", output.name, said))
-        return _logits(op, output, "Sigmoid")
+        return _logits(op, output, kind)
     if end is None:
         return output
     kind, name = end.node.op_type, type(loss).__name__
@@ -167,6 +172,11 @@ def _before_activation(
     said = f"output {output.name!r} ends in {kind}: {name} uses the logits {end.node.inputs[0].name!r} before it"
     objective.notes.append(Note("logits", output.name, said))
     return end.replay(op, logits)
+
+
+def _of_logarithms(loss: Loss) -> bool:
+    inner = getattr(loss, "loss", loss)
+    return isinstance(inner, NegativeLogLikelihood) and not inner.probabilities
 
 
 def _logits(op: Builder, output: ir.Value, kind: str) -> ir.Value:

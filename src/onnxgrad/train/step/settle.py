@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
@@ -10,11 +11,18 @@ import onnx_ir as ir
 
 from onnxgrad.errors import DataError
 from onnxgrad.graph import infer as shapes
-from onnxgrad.graph.ranges import holds_probabilities
+from onnxgrad.graph.ranges import Ranges, holds_probabilities
 from onnxgrad.model.ending import ending, last_operator
 from onnxgrad.model.guess import PRODUCTS
 from onnxgrad.notes import Note
-from onnxgrad.train.losses import CrossEntropy, Loss, NegativeLogLikelihood
+from onnxgrad.train.losses import (
+    BinaryCrossEntropyOfProbabilities,
+    CrossEntropy,
+    Loss,
+    NegativeLogLikelihood,
+    Target,
+)
+from onnxgrad.train.row_losses import RowWeighted, SoftCrossEntropy
 from onnxgrad.train.step.setup import TrainingPlan
 
 Outputs = Callable[[], Mapping[str, np.ndarray]]
@@ -23,27 +31,32 @@ Outputs = Callable[[], Mapping[str, np.ndarray]]
 def settle(
     plan: TrainingPlan, arrays: Mapping[str, np.ndarray], outputs: Outputs
 ) -> tuple[dict[str, Loss], list[Note]]:
-    """Return the losses that the first batch asks for, all of them, and why; nothing where they stay.
+    """Return the losses that the first batch asks for, all of them, and why; no losses where they stay.
 
     `outputs` runs the model on the batch; it is asked only where neither shapes nor operators tell.
     """
-    found, notes = dict(plan.objective.losses), []
-    values = plan.loss_values()
+    found, notes, other = dict(plan.objective.losses), [], False
+    values, outputs = plan.loss_values(), functools.cache(outputs)
     for name, loss in plan.objective.losses.items():
         wanted = plan.objective.targets.get(name)
         target = arrays.get(wanted.name) if wanted is not None else None
         if target is None:
             continue
-        if not isinstance(loss, CrossEntropy):
+        inner = loss.loss if isinstance(loss, RowWeighted) else loss
+        _expect_probabilities(inner, values[name], outputs)
+        if not isinstance(inner, CrossEntropy):
             note = _trust_the_run(plan, values[name], np.shape(target), arrays, outputs)
-            notes += [note] if note is not None else []
+            doubt = _doubt_logits(wanted, values[name], outputs)
+            notes += [n for n in (note, doubt) if n is not None]
+            other = other or note is not None
             continue
         for change in (_follow_targets, _see_probabilities):
-            loss, note = change(loss, values[name], np.asarray(target), outputs)
-            if note is not None:
-                found[name] = loss
-                notes.append(note)
-    return (found, notes) if notes else ({}, [])
+            changed, note = change(inner, values[name], np.asarray(target), outputs)
+            notes += [note] if note is not None else []
+            if changed != inner:
+                inner, other = changed, True
+                found[name] = replace(loss, loss=inner) if isinstance(loss, RowWeighted) else inner
+    return found if other else {}, notes
 
 
 def _trust_the_run(
@@ -134,24 +147,72 @@ def _see_probabilities(
 ) -> tuple[CrossEntropy, Note | None]:
     """A softmax that no operator shows: the numbers lie between 0 and 1, and add up to 1.
 
-    What comes straight out of a product is not measured: it has no bounds.
+    What comes straight out of a product is not measured: it has no bounds. A loss of log-probabilities does
+    not mean probabilities, either.
     """
-    if type(loss) is not CrossEntropy or ending(output, loss.activation()) is not None:
+    if getattr(loss, "probabilities", False) or ending(output, loss.activation()) is not None:
         return loss, None
-    if last_operator(output) in PRODUCTS and not holds_probabilities(output):
+    bounded = holds_probabilities(output)
+    if isinstance(loss, NegativeLogLikelihood) and bounded:  # seen in the graph already
+        return loss, None
+    if last_operator(output) in PRODUCTS and not bounded:
         return loss, None
     scores = outputs()[output.name]
     axis = loss.class_axis(scores.ndim)
     total = scores.sum(axis=axis)
-    if scores.shape[axis] < 2 or total.size < 2 or not np.allclose(total, 1, atol=1e-3):
+    enough = scores.shape[axis] >= 2 and (bounded or total.size >= 2)
+    if not enough or scores.min() < -1e-6:
         return loss, None
-    if scores.min() < -1e-6:
-        return loss, None
-    settings = {f.name: getattr(loss, f.name) for f in fields(CrossEntropy)}
+    if not np.allclose(total, 1, atol=1e-3):
+        return loss, _no_shares(loss, output) if bounded else None
     text = (
         f"output {output.name!r} holds probabilities, which add up to 1 on the first batch: "
-        "CrossEntropy uses their logarithms"
+        f"{type(loss).__name__} uses their logarithms"
     )
-    return NegativeLogLikelihood(**settings, probabilities=True), Note(
-        "probabilities", output.name, text
+    note = Note("probabilities", output.name, text)
+    if isinstance(loss, (SoftCrossEntropy, NegativeLogLikelihood)):
+        return replace(loss, probabilities=True), note
+    settings = {f.name: getattr(loss, f.name) for f in fields(CrossEntropy)}
+    return NegativeLogLikelihood(**settings, probabilities=True), note
+
+
+def _no_shares(loss: CrossEntropy, output: ir.Value) -> Note:
+    """Sigmoids, say, one for each class."""
+    text = (
+        f"output {output.name!r} lies between 0 and 1 and does not add up to 1 over the classes: "
+        f"{type(loss).__name__} takes it as logits"
     )
+    return Note("logits", output.name, text, "--loss bce fits answers that may be true together")
+
+
+def _expect_probabilities(loss: Loss, output: ir.Value, outputs: Outputs) -> None:
+    """Refuse a loss of probabilities where the numbers of the first batch cannot be any."""
+    of_classes = isinstance(loss, NegativeLogLikelihood) and loss.probabilities
+    if not of_classes and not isinstance(loss, BinaryCrossEntropyOfProbabilities):
+        return
+    if holds_probabilities(output):
+        return
+    scores = outputs()[output.name]
+    wrong = scores[(scores < -1e-3) | (scores > 1 + 1e-3)]
+    if wrong.size:
+        other = "nll for their logarithms, cross_entropy" if of_classes else "bce"
+        raise DataError(
+            f"output {output.name!r} holds {wrong[0]:.4g} on the first batch, expected probabilities from 0 to 1 for "
+            f"the loss {'nll' if of_classes else 'bce'}_probabilities; use {other} for logits"
+        )
+
+
+def _doubt_logits(wanted: Target, output: ir.Value, outputs: Outputs) -> Note | None:
+    """Say so where what is taken as logits could be something else: nothing shows where the numbers come from."""
+    if wanted.scores != "logits" or last_operator(output) in PRODUCTS:
+        return None
+    if Ranges().of(output)[0] >= 0:
+        text = (
+            f"output {output.name!r} is never negative, and is taken as logits: no answer can be no"
+        )
+        return Note("logits", output.name, text)
+    scores = outputs()[output.name]
+    if scores.size < 8 or scores.min() < 0 or scores.max() > 1:
+        return None
+    text = f"output {output.name!r} lies between 0 and 1 on the first batch, and is taken as logits"
+    return Note("logits", output.name, text, "--loss bce_probabilities takes it as probabilities")
