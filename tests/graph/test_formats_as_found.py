@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from graph.test_formats import model, normal, train
+from graph.test_formats import model, normal, run, train
 from onnx import helper
 
 import onnxgrad
@@ -108,3 +108,27 @@ def test_functions_are_followed_to_a_depth_of_100():
                 OnnxGradError, match=f"call each other {depth:,} deep, and the limit is 100"
             ):
                 call(nested(depth))
+
+
+def test_a_file_of_quantisation_aware_training_is_written_as_it_was_trained(tmp_path):
+    """Float weights behind Q and DQ, a scale for each channel: the scales were trained, and the file refused."""
+    weight, last = normal(4, 3, 3, 3), normal(4, 4, 1, 1)
+    made = model(
+        """g (float[N,3,8,8] x) => (float[N,2] y)
+           { xq = QuantizeLinear(x, xs, zero) xd = DequantizeLinear(xq, xs, zero)
+             wq = QuantizeLinear<axis=0>(w, ws, zeros) wd = DequantizeLinear<axis=0>(wq, ws, zeros)
+             h = Conv<pads=[1,1,1,1]>(xd, wd, b) r = Relu(h)
+             rq = QuantizeLinear(r, rs, low) rd = DequantizeLinear(rq, rs, low)
+             vq = QuantizeLinear<axis=0>(v, vs, zeros) vd = DequantizeLinear<axis=0>(vq, vs, zeros)
+             c = Conv(rd, vd) cq = QuantizeLinear(c, cs, zero) cd = DequantizeLinear(cq, cs, zero)
+             p = GlobalAveragePool(cd) f = Flatten(p) y = MatMul(f, u) }""",
+        w=weight, b=normal(4), v=last, u=normal(4, 2), xs=np.float32(0.03), zero=np.int8(0),
+        ws=np.abs(weight).max((1, 2, 3)) / 127, vs=np.abs(last).max((1, 2, 3)) / 127, zeros=np.zeros(4, "i1"),
+        rs=np.float32(0.03), low=np.int8(-128), cs=np.float32(0.05),
+    )  # fmt: skip
+    x = normal(6, 3, 8, 8)
+    losses, written = train(made, {"x": x}, tmp_path / "tuned.onnx", steps=6)
+    assert losses[-1] < losses[0]
+    assert np.square(run(written, {"x": x})[0]).mean() < losses[-1] + 1e-3
+    scales = {t.name: onnx.numpy_helper.to_array(t) for t in written.graph.initializer}
+    np.testing.assert_array_equal(scales["ws"], np.abs(weight).max((1, 2, 3)) / 127)
