@@ -79,14 +79,16 @@ template <int R, int V, class T, class A> void tile_product(Addend<T> addend, A 
     }
   }
   if (columns == V * lanes<T>) {
+    if (addend.data)
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i)
+#pragma GCC unroll 16
+        for (int v = 0; v < V; ++v)
+          sum[i][v] = load<T>(addend.data + i * addend.pitch + v * lanes<T>) + sum[i][v];
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 16
-      for (int v = 0; v < V; ++v) {
-        const Addend<T> more = addend.at(i, v * lanes<T>);
-        store<T>(c + i * c_pitch + v * lanes<T>,
-                 more.data ? load<T>(more.data) + sum[i][v] : sum[i][v]);
-      }
+      for (int v = 0; v < V; ++v) store<T>(c + i * c_pitch + v * lanes<T>, sum[i][v]);
     return;
   }
 #pragma GCC unroll 16

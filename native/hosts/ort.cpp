@@ -219,10 +219,11 @@ void ORT_CALL inplace_free(int* inputs, int* outputs) {
 
 using InplaceFunction = std::size_t(ORT_CALL*)(int**, int**);
 InplaceFunction inplace_function(const Contract& c) {
-  constexpr InplaceFunction first_output[] = {&inplace_pair<0, 0>, &inplace_pair<1, 0>,
-                                              &inplace_pair<2, 0>};
-  const int in = c.inplace_input();
-  return in >= 0 && in < 3 && c.inplace_output() == 0 ? first_output[in] : nullptr;
+  constexpr InplaceFunction pairs[3][2] = {{&inplace_pair<0, 0>, &inplace_pair<0, 1>},
+                                           {&inplace_pair<1, 0>, &inplace_pair<1, 1>},
+                                           {&inplace_pair<2, 0>, &inplace_pair<2, 1>}};
+  const int in = c.inplace_input(), out = c.inplace_output();
+  return in >= 0 && in < 3 && out >= 0 && out < 2 ? pairs[in][out] : nullptr;
 }
 
 Operator describe(const Op& op, DType t, DType i) {

@@ -49,6 +49,27 @@ def test_out_may_be_the_memory_of_an_input():
         assert dy.tobytes() == expected.tobytes(), name
 
 
+@pytest.mark.parametrize("shape", [(6, 40), (2, 7, 3, 5)], ids=["rows", "classes apart"])
+def test_scores_logarithms_and_gradient_of_a_loss_may_share_memory(shape):
+    """The label's own term is read before its place is written over; ignored labels become zeros."""
+    random = np.random.default_rng(0)
+    scores = random.standard_normal(shape).astype(np.float32)
+    labels = random.integers(0, shape[1], (shape[0], *shape[2:]))
+    labels.flat[1] = -100
+    ignored = np.array(-100)
+    loss, logs = kernels.softmax_cross_entropy_loss_internal(scores, labels, None, ignored)
+    gradient = kernels.softmax_cross_entropy_loss_internal_grad(loss, logs, labels, None, ignored)
+    memory = scores.copy()
+    kernels.softmax_cross_entropy_loss_internal(
+        memory, labels, None, ignored, out={"log_prob": memory}
+    )
+    assert memory.tobytes() == logs.tobytes()
+    kernels.softmax_cross_entropy_loss_internal_grad(
+        loss, memory, labels, None, ignored, out={"d_logits": memory}
+    )
+    assert memory.tobytes() == gradient.tobytes()
+
+
 @pytest.mark.parametrize(
     "kind", ["strided", "reversed", "transposed", "misaligned", "Fortran", "read-only"]
 )

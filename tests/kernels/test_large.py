@@ -120,5 +120,7 @@ def test_the_same_bits_over_the_memory_of_an_input(case):
     own[...] = inputs[source]
     kernel = getattr(kernels, case.contract.python_name)
     expected = kernel(**inputs, **case.attributes)
+    if len(case.contract.outputs) > 1:
+        expected = getattr(expected, target)
     kernel(**{**inputs, source: own}, **case.attributes, out={target: own})
     assert own.tobytes() == expected.tobytes()

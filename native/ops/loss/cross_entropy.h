@@ -139,8 +139,10 @@ template <class T> void set_log_row(Dim classes, const T* x, T* log_prob, bool s
 
 // ---- the gradient
 
+constexpr Dim kLabelStripe = 1024;  // labels of a piece of work, where the classes lie apart
+
 // The classes of one label side by side (inner = 1):
-// d = exp(log_prob)·factor (+ bias), then the label's own term.
+// d = exp(log_prob)·factor (+ bias), then the label's own term. d may be log_prob.
 template <class T> void set_row(const Classes& s, const T* log_prob, const T* bias, T* d, Dim label,
                                 T factor, bool streamed) {
   const Vec<T> f = splat<T>(factor);
@@ -163,9 +165,16 @@ template <class T> void set_row(const Classes& s, const T* log_prob, const T* bi
 }
 
 // Labels [from, to) of one slab [classes, inner]; `factor` and `label` are those of the whole slab.
+// d may be log_prob.
 template <class T, class I> void set_columns(const Classes& s, const T* log_prob, const T* bias,
                                              T* d, const I* label, const T* factor, Dim from,
                                              Dim to) {
+  T own[kLabelStripe];  // the terms of the labels themselves, before they are written over
+  for (Dim i = from; i < to; ++i) {
+    const Dim at = Dim(label[i]) * s.inner + i;
+    own[i - from] =
+        factor[i] == T(0) ? T(0) : std::expm1(log_prob[at]) * factor[i] + (bias ? bias[at] : T(0));
+  }
   for (Dim c = 0; c < s.classes; ++c) {
     const Dim row = c * s.inner;
     each_register<T>(from, to, [&](Dim i, Dim n) ONNXGRAD_LAMBDA {
@@ -178,11 +187,8 @@ template <class T, class I> void set_columns(const Classes& s, const T* log_prob
           n);
     });
   }
-  for (Dim i = from; i < to; ++i) {
-    if (factor[i] == T(0)) continue;
-    const Dim at = Dim(label[i]) * s.inner + i;
-    d[at] = std::expm1(log_prob[at]) * factor[i] + (bias ? bias[at] : T(0));
-  }
+  for (Dim i = from; i < to; ++i)
+    if (factor[i] != T(0)) d[Dim(label[i]) * s.inner + i] = own[i - from];
 }
 
 template <class T, class I> void cross_entropy_grad(Call& call, Classes s, const char* bias_name) {
@@ -217,7 +223,7 @@ template <class T, class I> void cross_entropy_grad(Call& call, Classes s, const
       const double w = weight_of<T, I>(s, label, weight, k);
       factor[k] = w == 0 ? T(0) : T(w * double(dy[s.reduction == Reduction::none ? k : 0]) / whole);
     }
-  const bool streamed = 2 * d.size() * Dim(sizeof(T)) > kStreamBytes;
+  const bool streamed = d.data() != log_prob && 2 * d.size() * Dim(sizeof(T)) > kStreamBytes;
   if (s.inner == 1)
     return call.parallel_ranges(s.outer, rows_together(s.classes), [&](Dim begin, Dim end) {
       for (Dim k = begin; k < end; ++k)
@@ -226,13 +232,12 @@ template <class T, class I> void cross_entropy_grad(Call& call, Classes s, const
                    streamed);
       stream_done();
     });
-  constexpr Dim kWidth = 1024;
-  const Dim stripes = divide_up(s.inner, kWidth), slab = s.classes * s.inner;
+  const Dim stripes = divide_up(s.inner, kLabelStripe), slab = s.classes * s.inner;
   call.parallel_for(s.outer * stripes, [&](Dim piece) {
-    const Dim o = piece / stripes, from = piece % stripes * kWidth;
+    const Dim o = piece / stripes, from = piece % stripes * kLabelStripe;
     set_columns<T, I>(s, log_prob + o * slab, bias ? bias + o * slab : nullptr, d.data() + o * slab,
                       label + o * s.inner, factor + o * s.inner, from,
-                      smaller_of(from + kWidth, s.inner));
+                      smaller_of(from + kLabelStripe, s.inner));
   });
 }
 

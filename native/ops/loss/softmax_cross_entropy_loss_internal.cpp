@@ -20,7 +20,9 @@ const Contract& softmax_cross_entropy_loss_internal_contract() {
           .optional("weights", "T[K]", "weight of each class; 1 when absent")
           .optional("ignore_index", "int64[]", "a label that does not count")
           .output("output", "T[loss...]", "the loss: a scalar, or one per label for 'none'")
-          .output("log_prob", "T[N, C, d...]", "logarithms of the probabilities");
+          .output("log_prob", "T[N, C, d...]", "logarithms of the probabilities")
+          .inplace("scores",
+                   "log_prob");  // a large vocabulary's scores are most of a step's memory
   return c;
 }
 

@@ -23,7 +23,8 @@ const Contract& softmax_cross_entropy_loss_internal_grad_contract() {
           .optional("weight", "T[K]", "weight of each class; 1 when absent")
           .optional("ignore_index", "int64[]", "a label that does not count")
           .optional("bias", "T[bias...]", "is added to the gradient; as many elements as log_prob")
-          .output("d_logits", "T[N, C, d...]", "gradient of the scores");
+          .output("d_logits", "T[N, C, d...]", "gradient of the scores")
+          .inplace("log_prob", "d_logits");
   return c;
 }
 
