@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +114,53 @@ def test_every_kind_and_reason_in_the_code_is_in_the_docs():
     kinds |= set(re.findall(r'^        "([a-z ]+)": _', code, flags=re.M))
     assert len(kinds) > 15
     assert [k for k in sorted(kinds) if f"`{k}`" not in PAGE] == []
+
+
+# Where sentences of inspect and the Trainer's notes are written; what is raised is no such sentence.
+WRITERS = ["model/**/*.py", "inspection/*.py", "train/step/build.py", "train/step/settle.py", "train/step/setup.py",
+           "train/files/verify.py", "cli/inspect.py", "autodiff/plan.py", "autodiff/untrainable.py"]  # fmt: skip
+# Texts of other things: how an error begins or ends, what a flag is for, what is searched for.
+OTHER = ("the node that makes", "lora: the target", "matches none of the model's", "layers; the nearest are", "nothing is left after", "for their logarithms, cross_entropy",
+         "target=torch", "ONNXRuntimeError")  # fmt: skip
+
+
+def texts(tree: ast.AST) -> Iterator[list[str]]:
+    """The fixed parts of every text of four words or more that is neither raised, nor a docstring, nor help."""
+    passed: set[int] = set()
+    for node in ast.walk(tree):
+        calls_help = isinstance(node, ast.keyword) and node.arg in ("help", "description")
+        if isinstance(node, (ast.Raise, ast.Assert)) or calls_help:
+            passed |= {id(inner) for inner in ast.walk(node)}
+        elif isinstance(node, ast.JoinedStr):
+            passed |= {id(inner) for inner in ast.walk(node) if inner is not node}
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            passed.add(id(node.value))
+    for node in ast.walk(tree):
+        if id(node) in passed or not isinstance(node, (ast.JoinedStr, ast.Constant)):
+            continue
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        parts = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
+        if sum(len(part.split()) for part in parts) >= 4:
+            yield parts
+
+
+def unsaid(code: str, page: str) -> list[str]:
+    """Parts of a source file's sentences that a page lacks; shorter ones than eight letters tell nothing."""
+    found = [
+        re.sub(r"\[/?[a-z ]+\]", "", part) for parts in texts(ast.parse(code)) for part in parts
+    ]
+    found = [" ".join(part.split()).strip(" '`,;:.()[]") for part in found]
+    return [t for t in found if len(t) >= 8 and t not in page and not any(o in t for o in OTHER)]
+
+
+def test_every_sentence_in_the_code_is_in_the_docs():
+    """Not its kind alone: a sentence that the code gains needs an example on the page."""
+    files = [f for pattern in WRITERS for f in sorted((ROOT / "src" / "onnxgrad").glob(pattern))]
+    assert len(files) > 40
+    assert {f.name: found for f in files if (found := unsaid(f.read_text(), PAGE))} == {}
+
+
+def test_a_sentence_that_the_page_lacks_is_found():
+    code = 'def f(n):\n    """A docstring of four words."""\n    return Note("new", n, f"tensor {n!r} is painted blue")'
+    assert unsaid(code, PAGE) == ["is painted blue"]
+    assert unsaid(code, f"{PAGE} tensor 'x' is painted blue") == []
