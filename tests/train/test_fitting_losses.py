@@ -300,6 +300,16 @@ def test_a_table_without_a_header_is_refused(tmp_path):
         read(path)
     path.write_text("length,width,kind\n5.1,3.5,setosa\n4.9,3.0,setosa\n")
     assert list(read(path).columns) == ["length", "width", "kind"]
+    path.write_text("5.1,3.5,rare\n4.9,3.0,setosa\n6.1,3.9,virginica\n")
+    with pytest.raises(DataError, match=r"seems to have no header: '5\.1' of its first line"):
+        read(path)
+    for header in (
+        "0,1,kind",
+        "2019,2020,kind",
+        "400.5,401.5,kind",
+    ):  # a data frame's, years, a spectrum's
+        path.write_text(f"{header}\n4.9,3.0,setosa\n6.1,3.9,virginica\n0.1,2100,setosa\n")
+        assert list(read(path).columns) == header.split(",")
 
 
 def test_pictures_stand_as_their_camera_was_held(tmp_path):

@@ -171,12 +171,24 @@ def _check_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
     ]
     numbers = [i for i in same if all(is_number(r[i].strip()) for r in rows[:100] if len(r) > i)]
     recurring = [i for i in same if i not in numbers and not is_number(names[i])]
-    if recurring or (numbers and len(same) == len(names)):
+    if recurring or (numbers and (len(same) == len(names) or _is_a_row(names, numbers, rows))):
         shown = names[recurring[0] if recurring else numbers[0]]
         raise DataError(
             f"{path} seems to have no header: {shown!r} of its first line is a value like those below it, expected "
             "a first line that names the columns"
         )
+
+
+def _is_a_row(names: list[str], numbers: list[int], rows: list[list[str]]) -> bool:
+    """Whether the numbers among the names lie among those below them: a row whose class comes only once.
+
+    Integers that count up (0, 1, 2 of a data frame, years) are names.
+    """
+    found = [float(names[i]) for i in numbers]
+    if all(x.is_integer() and x == found[0] + k for k, x in enumerate(found)):
+        return False
+    columns = [[float(r[i]) for r in rows[:100] if len(r) > i] for i in numbers]
+    return all(min(c) <= x <= max(c) for x, c in zip(found, columns, strict=True))
 
 
 def _check_widths(path: Path, lines: list[int], rows: list[list[str]], width: int) -> None:
