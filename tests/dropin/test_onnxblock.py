@@ -255,8 +255,9 @@ def test_prefix_path_and_nominal_checkpoint(tmp_path, monkeypatch):
                      "my_optimizer_model.onnx", "my_training_model.onnx"]  # fmt: skip
 
 
-def test_without_loss_the_first_output_is_minimised(tmp_path):
+def test_without_loss_the_first_output_is_minimised(tmp_path, caplog):
     files = make(tmp_path, loss=None)
+    assert "'output' is minimised, and holds several numbers: their sum is taken" in caplog.text
     state = files.state()
     module = files.module(state)
     output = module(X)

@@ -7,6 +7,8 @@ In both, parameters are inputs. The training model's outputs are those of the bl
 
 from __future__ import annotations
 
+import logging
+
 import onnx
 from onnx import TensorProto, helper
 
@@ -146,6 +148,10 @@ def _scalar(model: onnx.ModelProto, loss: str) -> str:
     if tensor.HasField("shape") and all(d == 1 for d in dims):
         return loss
     name = f"{loss}/sum"
+    logging.getLogger(__name__).warning(
+        "%r is minimised, and holds several numbers: their sum is taken. A loss gives one number",
+        loss,
+    )
     model.graph.node.append(helper.make_node("ReduceSum", [loss], [name], name=name, keepdims=0))
     model.graph.output.append(helper.make_tensor_value_info(name, tensor.elem_type, []))
     return name
