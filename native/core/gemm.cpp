@@ -6,6 +6,10 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 namespace {
 
+constexpr Dim smaller(Dim a, Dim b) {
+  return a < b ? a : b;
+}
+
 // How R rows of A are read: A[i][k] = at(i, step(k)).
 template <class A, int R> struct Reader;
 
@@ -190,23 +194,26 @@ template <class T, class A> void product(Addend<T> addend, Part part, A a, Dim d
 }
 
 template <class T>
-void pack_panels(const T* b, Dim pitch, Dim depth, Dim columns, T* packed, Dim first, Dim last) {
-  for (Dim p = first; p < last; ++p) {
-    T* out = packed + p * depth * kPanel<T>;
-    const T* from = b + p * kPanel<T>;
-    const Dim left = columns - p * kPanel<T>;
-    if (left >= kPanel<T>) {
-      for (Dim k = 0; k < depth; ++k, out += kPanel<T>, from += pitch) {
+void pack_part(const T* b, Dim pitch, Dim depth, Dim columns, T* packed, Part part) {
+  const Dim whole = smaller(part.panel_end, columns / kPanel<T>);
+  for (Dim first = part.panel; first < whole; first += kPackedTogether) {
+    const Dim count = smaller(kPackedTogether, whole - first);
+    for (Dim k = part.row; k < part.row_end; ++k) {
+      const T* from = b + k * pitch + first * kPanel<T>;
+      T* out = packed + (first * depth + k) * kPanel<T>;
+      for (Dim p = 0; p < count; ++p, from += kPanel<T>, out += depth * kPanel<T>) {
         store<T>(out, load<T>(from));
         store<T>(out + lanes<T>, load<T>(from + lanes<T>));
       }
-      continue;
     }
-    const Dim low = left < lanes<T> ? left : lanes<T>, high = left - low;
-    for (Dim k = 0; k < depth; ++k, out += kPanel<T>, from += pitch) {
-      store<T>(out, load_some<T>(from, low));
-      store<T>(out + lanes<T>, high > 0 ? load_part<T>(from + lanes<T>, high) : Vec<T>{});
-    }
+  }
+  if (part.panel_end <= whole || part.panel >= part.panel_end) return;
+  const Dim left = columns - whole * kPanel<T>, low = smaller(left, lanes<T>), high = left - low;
+  for (Dim k = part.row; k < part.row_end; ++k) {
+    const T* from = b + k * pitch + whole * kPanel<T>;
+    T* out = packed + (whole * depth + k) * kPanel<T>;
+    store<T>(out, load_some<T>(from, low));
+    store<T>(out + lanes<T>, high > 0 ? load_part<T>(from + lanes<T>, high) : Vec<T>{});
   }
 }
 template <class T> void pack_transposed_panels(const T* b, Dim pitch, Dim depth, Dim columns,
@@ -224,8 +231,8 @@ template <class T> void pack_transposed_panels(const T* b, Dim pitch, Dim depth,
 #define ONNXGRAD_PRODUCTS(T, A)                                                 \
   template void product<T, A>(Addend<T>, Part, A, Dim, const T*, Dim, T*, Dim); \
   template void panel_tile<T, A>(bool, A, Dim, Dim, const T*, T*, Dim, Dim);
-#define ONNXGRAD_PACKERS(T)                                            \
-  template void pack_panels<T>(const T*, Dim, Dim, Dim, T*, Dim, Dim); \
+#define ONNXGRAD_PACKERS(T)                                      \
+  template void pack_part<T>(const T*, Dim, Dim, Dim, T*, Part); \
   template void pack_transposed_panels<T>(const T*, Dim, Dim, Dim, T*, Dim, Dim);
 
 ONNXGRAD_PRODUCTS(float, Rows<float>)

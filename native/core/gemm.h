@@ -123,9 +123,18 @@ template <int max_rows, class F> ONNXGRAD_INLINE void for_row_tiles(Dim first, D
 
 // ---- packing
 
-// Panels [first, last) of B[depth][columns], given row-major: B[k][j] = b[k·pitch + j].
+// Panels that are packed side by side: a row of B is read over 1 KiB, which the processor foresees,
+// and not by lines from other pages: two thirds of the time where B comes from memory.
+constexpr Dim kPackedTogether = 8;
+// Rows [part.row, part.row_end) of the panels of `part`, of B[depth][columns] given row-major:
+// B[k][j] = b[k·pitch + j].
 template <class T>
-void pack_panels(const T* b, Dim pitch, Dim depth, Dim columns, T* packed, Dim first, Dim last);
+void pack_part(const T* b, Dim pitch, Dim depth, Dim columns, T* packed, Part part);
+// Panels [first, last).
+template <class T>
+void pack_panels(const T* b, Dim pitch, Dim depth, Dim columns, T* packed, Dim first, Dim last) {
+  pack_part(b, pitch, depth, columns, packed, Part{0, depth, first, last});
+}
 template <class T> void pack(const T* b, Dim pitch, Dim depth, Dim columns, T* packed) {
   pack_panels(b, pitch, depth, columns, packed, 0, panel_count<T>(columns));
 }

@@ -65,9 +65,24 @@ template <class T> struct ProductCuts {
   }
 };
 
-// Panels that one piece of packing takes: about 8 Ki elements.
-template <class T> Dim panels_per_piece(Dim depth) {
-  return larger_of(1, (Dim(1) << 13) / (kPanel<T> * larger_of(1, depth)));
-}
+// Elements that one piece of packing takes.
+constexpr Dim kPackedGrain = Dim(1) << 13;
+
+// B[depth][columns] in pieces of packing: some rows of a few panels side by side.
+template <class T> struct PackingCuts {
+  Dim depth, panels, depth_cuts, panel_cuts;
+
+  static PackingCuts of(Dim depth, Dim columns) {
+    const Dim panels = panel_count<T>(columns), width = smaller_of(panels, kPackedTogether);
+    const Dim rows = larger_of(1, kPackedGrain / (kPanel<T> * larger_of(1, width)));
+    return {depth, panels, divide_up(depth, rows), divide_up(panels, kPackedTogether)};
+  }
+  Dim count() const { return depth_cuts * panel_cuts; }
+  Part part(Dim piece) const {
+    const Dim d = piece % depth_cuts, p = piece / depth_cuts * kPackedTogether;
+    return {depth * d / depth_cuts, depth * (d + 1) / depth_cuts, p,
+            smaller_of(p + kPackedTogether, panels)};
+  }
+};
 
 }  // namespace onnxgrad::ONNXGRAD_ISA

@@ -24,30 +24,26 @@ template <class T> struct LinearBackward {
   T *dx, *dw, *db;
   T *packed_dy, *packed_w;
 
-  // Panels of dY for dW, with the sums of their columns; Wᵀ for dX. One block of columns of W.
+  // Panels of dY for dW, and of Wᵀ for dX: one block of columns of W.
   void pack_block(Call& call, Dim first, Dim columns) const {
-    const Dim wide = panel_count<T>(columns), tall = panel_count<T>(s.depth);
-    const Dim each_dy = panels_per_piece<T>(s.rows), each_w = panels_per_piece<T>(columns);
-    const Dim of_dy = dw || db ? divide_up(wide, each_dy) : 0;
-    const Dim of_w = dx ? divide_up(tall, each_w) : 0;
-    call.parallel_for(of_dy + of_w, [&](Dim piece) {
-      if (piece < of_dy) {
-        const Dim from = piece * each_dy, to = smaller_of(from + each_dy, wide);
-        for (Dim p = from; p < to; ++p) {
-          const Dim column = p * kPanel<T>, width = smaller_of(kPanel<T>, columns - column);
-          const T* terms = dy + first + column;
-          Dim pitch = s.columns;
-          if (dw) {
-            pack_panels(dy + first, s.columns, s.rows, columns, packed_dy, p, p + 1);
-            terms = packed_dy + p * s.rows * kPanel<T>, pitch = kPanel<T>;
-          }
-          if (db) sum_rows(terms, pitch, width, db + first + column);
-        }
-        return;
-      }
-      const Dim from = (piece - of_dy) * each_w, to = smaller_of(from + each_w, tall);
+    const auto of_dy = PackingCuts<T>::of(s.rows, columns);
+    const Dim count_dy = dw ? of_dy.count() : 0, tall = dx ? panel_count<T>(s.depth) : 0;
+    const Dim each = larger_of(1, kPackedGrain / (kPanel<T> * larger_of(1, columns)));
+    call.parallel_for(count_dy + divide_up(tall, each), [&](Dim piece) {
+      if (piece < count_dy)
+        return pack_part(dy + first, s.columns, s.rows, columns, packed_dy, of_dy.part(piece));
+      const Dim from = (piece - count_dy) * each, to = smaller_of(from + each, tall);
       pack_transposed_panels(w + first, s.columns, columns, s.depth, packed_w, from, to);
     });
+  }
+
+  // dB of the columns of one panel, from the packed panel where there is one.
+  void sum_panel(Dim panel, Dim first, Dim columns) const {
+    const Dim column = panel * kPanel<T>, width = smaller_of(kPanel<T>, columns - column);
+    if (dw)
+      sum_rows(packed_dy + column * s.rows, kPanel<T>, width, db + first + column);
+    else
+      sum_rows(dy + first + column, s.columns, width, db + first + column);
   }
 
   // sums[c] = Σ_i terms[i·pitch + c]. What rounding loses is summed beside the sum: equal
@@ -71,11 +67,13 @@ template <class T> struct LinearBackward {
     });
   }
 
-  void add_products(Call& call, Dim first, Dim columns) const {
+  void multiply_block(Call& call, Dim first, Dim columns) const {
     const auto of_dx = ProductCuts<T>::of(dx ? s.rows : 0, columns, s.depth);
     const auto of_dw = ProductCuts<T>::of(dw ? s.depth : 0, s.rows, columns, kLeastRows / 2);
     const Dim count_dx = dx ? of_dx.count() : 0, count_dw = dw ? of_dw.count() : 0;
-    call.parallel_for(count_dx + count_dw, [&](Dim piece) {
+    const Dim products = count_dx + count_dw, sums = db ? panel_count<T>(columns) : 0;
+    call.parallel_for(products + sums, [&](Dim piece) {
+      if (piece >= products) return sum_panel(piece - products, first, columns);
       if (piece >= count_dx)
         return set_product(of_dw.part(piece - count_dx), Columns<T>{x, s.depth}, s.rows, packed_dy,
                            columns, dw + first, s.columns);
@@ -113,7 +111,7 @@ template <class T> void linear_grad(Call& call) {
   for (Dim first = 0; first < s.columns || first == 0; first += block) {
     const Dim columns = smaller_of(block, s.columns - first);
     back.pack_block(call, first, columns);
-    back.add_products(call, first, columns);
+    back.multiply_block(call, first, columns);
   }
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(linear_grad)

@@ -27,9 +27,9 @@ template <class T> void linear_training(Call& call) {
   T* packed = space[packed_w].data();
   for (Dim first = 0; first < s.columns; first += block) {
     const Dim columns = smaller_of(block, s.columns - first);
-    const Dim panels = panel_count<T>(columns), each = panels_per_piece<T>(s.depth);
-    call.parallel_ranges(panels, each, [&](Dim from, Dim to) {
-      pack_panels(w + first, s.columns, s.depth, columns, packed, from, to);
+    const auto of_w = PackingCuts<T>::of(s.depth, columns);
+    call.parallel_for(of_w.count(), [&](Dim piece) {
+      pack_part(w + first, s.columns, s.depth, columns, packed, of_w.part(piece));
     });
     const auto cuts = ProductCuts<T>::of(s.rows, s.depth, columns);
     const Addend<T> same_row = Addend<T>{bias, 0}.at(0, first);
