@@ -120,20 +120,20 @@ def test_folded_batch_norm():
 
 
 def test_perhaps_buffers():
-    body = "a = Mul(x, anchors) b = Mul(a, fc_weight) c = Mul(b, val_3) d = Mul(c, grid) e = Mul(d, p) y = Mul(e, q)"
-    names = ["anchors", "fc_weight", "val_3", "grid", "p", "q"]
+    body = "a = Mul(x, anchors) b = Mul(a, weight) c = Mul(b, val_3) d = Mul(c, grid) e = Mul(d, p) y = Mul(e, q)"
+    names = ["anchors", "weight", "val_3", "grid", "p", "q"]
     made = model(body, ", ".join(f"float[8] {n}" for n in names), producer="pytorch")
     start = "the exporter does not tell parameters from buffers:"
     end = "and --trainable all,-anchors leaves 'anchors' out"
     assert said(made) == {"perhaps buffers": f"{start} 'anchors', 'grid', 'p' … train, {end}"}
-    assert said(made, {"anchors", "fc_weight", "val_3"}) == {
+    assert said(made, {"anchors", "weight", "val_3"}) == {
         "perhaps buffers": f"{start} 'anchors' trains, {end}"
     }
     assert (
         said(made, {"anchors", "grid", "p"})["perhaps buffers"]
         == f"{start} 'anchors', 'grid', 'p' train, {end}"
     )
-    assert said(made, {"fc_weight", "val_3"}) == {}
+    assert said(made, {"weight", "val_3"}) == {}
     made.producer_name = "another"
     assert said(made) == {}
 

@@ -8,6 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from model.networks_others import (
+    Cells,
+    Crossed,
+    Decoder,
+    Gated,
+    Graph,
+    MaskedWords,
+    Seeds,
+    Temperature,
+    Twins,
+    ZeroTagger,
+    instances,
+    plain_batches,
+    plain_instances,
+)  # fmt: skip
 from model.networks_pictures import (
     ConvNeXt,
     Dense,
@@ -46,7 +61,9 @@ class Network:
 
 
 PICTURE = (((8, 3, 16, 16), None),)
+SMALL = (((8, 3, 8, 8), None),)
 WORDS = (((8, 10), 30),)
+SHORT = (((8, 5), 30),)
 NETWORKS = {
     "table": Network(TwoLayers, (((16, 13), None),), 3),
     "resnet": Network(Residual, PICTURE, 4),
@@ -67,6 +84,21 @@ NETWORKS = {
     "unlearned": Network(Unlearned, PICTURE, 4),
     "wavenet": Network(WaveNet, (((8, 1, 24), None),), 6, (24,)),
     "spectrogram": Network(Spectrogram, (((16, 32), None),), 4),
+    "decoder": Network(Decoder, WORDS, 5),
+    "crossed": Network(Crossed, (((8, 5, 8), None), ((8, 4, 6), None)), 4),
+    "masked_words": Network(MaskedWords, WORDS, 30, (10,), -1),
+    "twins": Network(Twins, SMALL * 2, 2),
+    "temperature": Network(Temperature, (((8, 6), None), ((8, 6), None)), 8),
+    "seeds": Network(Seeds, (((8, 5, 8), None),), 4),
+    "gated": Network(Gated, (((8, 8), None),), 4),
+    "graph": Network(Graph, (((8, 7, 5), None),), 3, (7,), -1),
+    "zero_rnn": Network(lambda: ZeroTagger("RNN"), SHORT, 5, (5,), -1),
+    "zero_rnn_both": Network(lambda: ZeroTagger("RNN", 1, True), SHORT, 5, (5,), -1),
+    "zero_gru": Network(lambda: ZeroTagger("GRU", 2, True), SHORT, 5, (5,), -1),
+    "cells": Network(Cells, SHORT, 5),
+    "instances": Network(instances, SMALL, 4),
+    "plain_instances": Network(plain_instances, SMALL, 4),
+    "plain_batches": Network(plain_batches, SMALL, 4),
 }
 
 

@@ -7,7 +7,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from onnxgrad import Trainer
 from onnxgrad.graph import load
+from onnxgrad.model import origin
 from onnxgrad.model.padding import Padding
 
 LOOKUP = "y = Gather(w, i)"
@@ -34,13 +36,8 @@ def test_what_is_written_has_the_shapes_that_onnx_infers():
         for v in onnx.shape_inference.infer_shapes(proto, strict_mode=True).graph.value_info
     }
     assert {n.op_type for n in graph.graph} == {
-        "Gather",
-        "Equal",
-        "Not",
-        "Cast",
-        "Unsqueeze",
-        "Mul",
-    }
+        "Gather", "Cast", "Mul", "Floor", "Div", "Equal", "Unsqueeze", "Where",
+    }  # fmt: skip
     assert [told[name] for name in inferred if name in told] == [
         inferred[name] for name in inferred if name in told
     ]
@@ -57,13 +54,62 @@ def test_what_is_written_has_the_shapes_that_onnx_infers():
         (model(zeros=(1,), rows=3), {"w": 1}),
         (model(zeros=(1,), rows=2), {}),  # half of the table is no padding
         (model("y = Gather<axis = 1>(w, i)"), {}),
-        (model("g = Gather(w, i) s = ReduceSum<keepdims = 0>(w) y = Add(g, s)"), {}),
+        (model("g = Gather(w, i) s = ReduceSum<keepdims = 0>(w) y = Add(g, s)"), {"w": 1}),
     ],
 )
 def test_which_row_is_taken_for_padding(proto, rows):
     padding = Padding()
     padding.apply(load(proto))
-    assert padding.rows == rows
+    assert {name: found.row for name, found in padding.rows.items()} == rows
     assert [(n.subject, f"row {rows[n.subject]} of" in n.text) for n in padding.describe()] == [
         (name, True) for name in rows
     ]
+
+
+def called(proto: onnx.ModelProto, arguments: str) -> onnx.ModelProto:
+    """Note the call of the newer exporter beside the lookup."""
+    call = f"call_function[target=torch.ops.aten.embedding.default](args = ({arguments}), kwargs = {{}})"
+    proto.graph.node[0].metadata_props.add(key=origin.CALL, value=f"%e = {call}")
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("proto", "rows"),
+    [
+        (called(model(zeros=()), "%p_w, %i, 2"), {"w": 2}),
+        (called(model(zeros=(1,)), "%p_w, %i"), {}),  # zeros, but no padding
+        (called(model(zeros=()), "%p_w, %i, 9"), {}),
+    ],
+    ids=["a row that is not zero", "a row of zeros", "a row that the table lacks"],
+)
+def test_the_newer_exporter_tells_the_row(proto, rows):
+    padding = Padding()
+    padding.apply(load(proto))
+    assert {name: found.row for name, found in padding.rows.items()} == rows
+    assert all("as the exporter notes" in note.text for note in padding.describe())
+
+
+def test_a_head_with_the_same_matrix_trains_the_row_and_lookups_do_not():
+    head = "g = Gather(w, i) t = Transpose(w) y = MatMul(g, t)"
+    trainer = Trainer(model(head), loss="mse", optimizer="sgd", lr=0.1)
+    plain = Trainer(called(model(head), "%p_w, %i"), loss="mse", optimizer="sgd", lr=0.1)
+    ids, target = np.array([[1, 2, 1], [3, 1, 2]]), np.ones((2, 3, 4), np.float32)
+    w = np.arange(1, 9, dtype=np.float64).reshape(4, 2)
+    w[1] = 0
+    for _ in range(3):
+        w = w - 0.1 * _gradient_of_head(w, ids, target)
+        trainer.step(ids, target)
+        plain.step(ids, target)
+    np.testing.assert_allclose(trainer.get_weights()["w"], w, rtol=1e-4)
+    assert np.abs(w[1]).max() > 0
+    assert not np.allclose(plain.get_weights()["w"][1], w[1], rtol=1e-2)
+
+
+def _gradient_of_head(w: np.ndarray, ids: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Of the mean of (g·wᵀ - target)², g = w[ids]; lookups of row 1 count for nothing."""
+    g = w[ids]
+    error = 2 * (g @ w.T - target) / target.size
+    found = np.einsum("nsv,nsd->vd", error, g)
+    looked_up = error @ w
+    np.add.at(found, ids[ids != 1], looked_up[ids != 1])
+    return found

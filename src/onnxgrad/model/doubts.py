@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import onnx_ir as ir
 
@@ -22,6 +23,8 @@ def doubts(model: ir.Model, tensors: list[Tensor]) -> list[Note]:
         "perhaps buffers": _perhaps_buffers(model, weights),
         "perhaps parameters": _perhaps_parameters(model, tensors),
         "computed weights": _computed_weights(model, weights),
+        "left out": _left_out(model),
+        "power iteration": _power_iteration(model),
     }
     return [Note(kind, "", text) for kind, text in found.items() if text]
 
@@ -33,6 +36,27 @@ def _by_the_older_exporter(model: ir.Model) -> bool:
 
 
 def _folded_batch_norm(model: ir.Model) -> str:
+    """Say it as the exporter notes it; or as names tell it, which a convolution's weights lose; or guess."""
+    layers = [n for n in model.graph if n.op_type in _FOLDABLE]
+    told = [n for n in layers if "batch_norm" in origin.call_of(n.metadata_props)[0]]
+    if told:
+        count = (
+            "1 batch normalisation was"
+            if len(told) == 1
+            else f"{len(told)} batch normalisations were"
+        )
+        return f"{count} folded by the exporter into the {_FOLDED}"
+    convs = [n for n in layers if n.op_type != "Gemm"]
+    unnamed = [n for n in convs if origin.is_generated(n.inputs[1].name or "")]
+    if (
+        unnamed
+        and _by_the_older_exporter(model)
+        and all(n.inputs[1].is_initializer() for n in unnamed)
+    ):
+        count = f"{len(unnamed)} of {len(convs)} convolutions"
+        return f"the weights of {count} have lost their names: batch normalisations were folded into the {_FOLDED}"
+    if (model.producer_name or "").startswith("pytorch"):
+        return ""
     kinds = [n.op_type for n in model.graph]
     if "Conv" not in kinds or "BatchNormalization" in kinds or "GroupNormalization" in kinds:
         return ""
@@ -45,13 +69,24 @@ def _folded_batch_norm(model: ir.Model) -> str:
     )
 
 
+_FOLDABLE = ("Conv", "ConvTranspose", "Gemm")
+_FOLDED = "layers before them, which train as such, without statistics of the batch and with a smaller learning rate"
+
+
+# What the older exporter calls the weights of layers that it transposed or put together.
+_OF_A_LAYER = re.compile(
+    r"onnx::(MatMul|Gemm|Conv|ConvTranspose|LSTM|GRU|RNN|PRelu)_\d+|val_\d+|/.*"
+)
+
+
 def _perhaps_buffers(model: ir.Model, weights: set[str]) -> str:
     """PyTorch's older exporter writes parameters and buffers alike; the newer one what it computes from them."""
     tensors = {n: v for n, v in model.graph.initializers.items() if n in weights and v.uses()}
     if not (model.producer_name or "").startswith("pytorch"):
         return ""
     if _by_the_older_exporter(model):
-        names = [n for n in tensors if not (origin.is_generated(n) or origin.is_a_layers(n))]
+        own = [n for n in tensors if _OF_A_LAYER.match(n) or origin.is_a_layers(n)]
+        names = [n for n, v in tensors.items() if n not in own and not _of_a_norm(v)]
     else:
         made = {n: origin.folded_parameters(v.metadata_props) for n, v in tensors.items()}
         names = [n for n, of in made.items() if of and not any(map(origin.is_a_layers, of))]
@@ -62,6 +97,18 @@ def _perhaps_buffers(model: ir.Model, weights: set[str]) -> str:
         f"the exporter does not tell parameters from buffers: {shown} {'trains' if len(names) == 1 else 'train'}, "
         f"and --trainable all,-{names[0]} leaves {names[0]!r} out"
     )
+
+
+def _of_a_norm(value: ir.Value) -> bool:
+    """A scale or a bias of GroupNorm, which the older exporter writes as InstanceNormalization, Mul and Add."""
+    waiting = [n for n, _ in value.uses()]
+    for node in waiting:  # which grows
+        if node.op_type == "InstanceNormalization":
+            return True
+        if node.op_type in ("Mul", "Add", "Reshape") and len(waiting) < 8:
+            before = (v.producer() for v in node.inputs if v is not None)
+            waiting += [n for n in before if n is not None]
+    return False
 
 
 def _perhaps_parameters(model: ir.Model, tensors: list[Tensor]) -> str:
@@ -110,4 +157,39 @@ def _computed_weights(model: ir.Model, weights: set[str]) -> str:
     return (
         f"{count} computed by the exporter (first: {name!r} from "
         f"{parameter!r}, by {formula}): what trains is the result, without the formula"
+    )
+
+
+def _left_out(model: ir.Model) -> str:
+    """Products with 1 and sums with 0, which PyTorch's newer exporter removes; calls still name their results."""
+    graph = model.graph
+    known = {v.name for n in graph for v in n.outputs} | {v.name for v in graph.inputs}
+    known.update(graph.initializers)
+    found: dict[str, str] = {}
+    for node in graph:
+        values = origin.call_of(node.metadata_props)[1]
+        others = {re.sub(r"_\d+$", "", v.name or "") for v in node.inputs if v is not None}
+        for value in values:
+            call = re.fullmatch(r"(mul|div|add|sub)(_\d+)?", value)
+            if call and value not in known and call[1] not in others:
+                found.setdefault(value, node.name or node.op_type)
+    if not found:
+        return ""
+    name, node = next(iter(found.items()))
+    count = "1 sum or product" if len(found) == 1 else f"{len(found)} sums or products"
+    return (
+        f"{count} with 0 or 1 {'is' if len(found) == 1 else 'are'} not in the file (first: {name!r} before {node!r}): "
+        "the exporter left it out, and if that number was a parameter, it does not train"
+    )
+
+
+def _power_iteration(model: ir.Model) -> str:
+    """Spectral normalisation: PyTorch's layers refine its two vectors in every step of training."""
+    names = model.graph.initializers
+    found = [n for n in names if origin.matrix_of_spectral(n) in names]
+    if not found:
+        return ""
+    return (
+        f"{found[0]!r} is of a spectral normalisation: its vectors stay as they are, and PyTorch refines them in every "
+        "step of training"
     )

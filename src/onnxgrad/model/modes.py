@@ -6,6 +6,7 @@ written is the model that people deploy.
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
@@ -13,6 +14,8 @@ from onnx import numpy_helper
 from onnxgrad.contracts import DOMAIN, OPSET
 from onnxgrad.files.tensors import nodes as every_node
 from onnxgrad.graph import batch_norm
+from onnxgrad.graph.builder import Builder
+from onnxgrad.model.instances import channels_of_instances, root
 from onnxgrad.model.lora.branch import DROPOUT
 from onnxgrad.model.parameters import head_nodes, leads_to_weight
 from onnxgrad.notes import Note
@@ -69,10 +72,13 @@ def train_batch_norm(
     latest: dict[ir.Value, ir.Value] = {}
     for node in nodes:
         scale, bias, mean, var = node.inputs[1:5]
-        own = {scale.name, bias.name}
+        own = {root(scale).name, root(bias).name}
         if not own & trainable and (own & weights or not _follows(node.inputs[0], trainable)):
             continue
         name = node.name or node.outputs[0].name
+        if _takes_instances(node):
+            updates |= _train_instances(model, node)
+            continue
         if _has_computed_statistics(node):
             notes += [_frozen(node)] if not _normalises_by_itself(node) else []
             continue
@@ -92,6 +98,30 @@ def train_batch_norm(
     return updates
 
 
+def _takes_instances(node: ir.Node) -> bool:
+    """An InstanceNorm whose running statistics nothing else has: in training it uses those of every picture."""
+    roots = [root(v) for v in node.inputs[3:5]]
+    alone = all(v.is_initializer() and len(v.uses()) == 1 for v in roots)
+    return alone and channels_of_instances(node) > 0
+
+
+def _train_instances(model: ir.Model, node: ir.Node) -> dict[str, str]:
+    """Let it do so; the new running statistics are the mean of what every picture makes of them."""
+    _set_training(node, True)
+    op = Builder(model, node.outputs, prefix="instances")
+    rows = np.array([-1, channels_of_instances(node)], np.int64)
+    updates, made = {}, []
+    for value, output in zip(node.inputs[3:5], node.outputs[1:], strict=True):
+        output.name = f"{value.name}/updated"
+        output.dtype, output.shape = value.dtype, value.shape
+        new = op.ReduceMean(op.Reshape(output, rows), [0], keepdims=0)
+        new.name = f"{root(value).name}/updated"
+        updates[root(value).name] = new.name
+        made.append(new)
+    op.finish(made)
+    return updates
+
+
 def _is_one_layer(statistic: ir.Value, index: int, nodes: list[ir.Node]) -> bool:
     """Whether all that read it are calls of one batch normalisation, with one scale and one bias."""
     users = [node for node, place in statistic.uses() if place == index and node in nodes]
@@ -102,7 +132,8 @@ def computed_statistics(model: ir.Model) -> list[Note]:
     """Say which batch normalisations cannot use the statistics of the batch, whatever is trained."""
     nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
     computed = [n for n in nodes if _has_computed_statistics(n)]
-    return [_frozen(n) for n in computed if not _normalises_by_itself(n)]
+    frozen = [n for n in computed if not (_normalises_by_itself(n) or _takes_instances(n))]
+    return [_frozen(n) for n in frozen]
 
 
 def _normalises_by_itself(node: ir.Node) -> bool:

@@ -45,17 +45,29 @@ def is_generated(name: str) -> bool:
 
 
 _OF_LAYERS = re.compile(
-    r"(.*[._])?(weight|bias)s?(_?[a-z]*_?[l\d]*(_reverse)?)?|.*original\d?", re.IGNORECASE
+    r"(.*\.)?((weight|bias)(_(ih|hh|hr)(_l\d+)?(_reverse)?)?|in_proj_(weight|bias)|[qkv]_proj_weight|bias_[kv]"
+    r"|weight_(g|orig)|original\d?)"
 )
 
 
 def is_a_layers(name: str) -> bool:
     """Say whether a name is one that PyTorch's own layers give their parameters; buffers have others.
 
-    >>> [is_a_layers(n) for n in ("fc.weight", "rnn.weight_ih_l0_reverse", "in_proj_bias", "freqs", "pos")]
+    >>> [is_a_layers(n) for n in ("fc.weight", "rnn.weight_ih_l0_reverse", "in_proj_bias", "freqs", "logits_bias")]
     [True, True, True, False, False]
     """
     return _OF_LAYERS.fullmatch(name) is not None
+
+
+def matrix_of_spectral(name: str) -> str:
+    """Return the matrix that a vector of PyTorch's spectral normalisation belongs to; "" for other names.
+
+    >>> matrix_of_spectral("conv.weight_u"), matrix_of_spectral("fc.parametrizations.weight.0._v")
+    ('conv.weight_orig', 'fc.parametrizations.weight.original')
+    """
+    old = re.fullmatch(r"(.*)_[uv]", name)
+    new = re.fullmatch(r"(.*parametrizations\.\w+)\.\d+\._[uv]", name)
+    return f"{new[1]}.original" if new else f"{old[1]}_orig" if old else ""
 
 
 def properties(entries: Iterable[onnx.StringStringEntryProto]) -> dict[str, str]:
@@ -106,6 +118,26 @@ def call_of(metadata: Mapping[str, str]) -> tuple[str, list[str]]:
     return found[1], [v[1:] if re.fullmatch(r"%\w+", v) else "" for v in values]
 
 
+def result_of(metadata: Mapping[str, str]) -> str:
+    """Return what the call that became a node, or one of its steps, makes; "" where no call is noted."""
+    found = re.match(r"%(\w+)", metadata.get(CALL, ""))
+    return found[1] if found else ""
+
+
+def padding_of(metadata: Mapping[str, str]) -> int | None:
+    """Return the row that a lookup's call names as padding, -1 where it names none; None where no call is noted.
+
+    >>> call = "call_function[target=torch.ops.aten.embedding.default](args = (%p_w, %ids, 3), kwargs = {})"
+    >>> padding_of({CALL: f"%e = {call}"}), padding_of({CALL: "%e = " + call.replace(", 3", "")}), padding_of({})
+    (3, -1, None)
+    """
+    found = re.search(
+        r"target=torch\.ops\.aten\.embedding\.\S*\(args = \(%\w+, %\w+(?:, (-?\d+))?",
+        metadata.get(CALL, ""),
+    )
+    return None if found is None else int(found[1] or -1)
+
+
 def role_of(op_type: str, index: int) -> str:
     """Return what a layer calls its input: weight, bias, running_mean …"""
     return _ROLES.get(op_type, _LAYER).get(index, f"input{index}")
@@ -120,6 +152,15 @@ def unmangled(token: str, scope: str) -> str:
     text = token[2:]
     prefix = scope.replace(".", "_").lower() + "_"  # the exporter lowers all letters
     return f"{scope}.{text[len(prefix) :]}" if scope and text.startswith(prefix) else text
+
+
+def mangled(name: str) -> str:
+    """Return the newer exporter's form of a parameter's own name.
+
+    >>> mangled("blocks.1.Norm.weight")
+    'p_blocks_1_norm_weight'
+    """
+    return "p_" + name.replace(".", "_").lower()
 
 
 # Calls of PyTorch whose results the newer exporter computes beforehand: names that are not a parameter's.
@@ -153,7 +194,18 @@ def is_computed(metadata: Mapping[str, str], made: Container[str] = ()) -> bool:
     Of what is still `made` by a run it used the shape alone.
     """
     names = folded_from(metadata)
-    return bool(names) and all(n in made or _CALLS.fullmatch(n) for n in names)
+    return _has_constant(names, made) and all(n in made or _CALLS.fullmatch(n) for n in names)
+
+
+# What a computation begins with that is no parameter's: a parameter may be called `t` or `add`, too.
+_BEGINNINGS = re.compile(
+    r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor|lift_fresh\w*|full_like|zeros_like"
+    r"|ones_like|tmp)(_\d+)?"
+)
+
+
+def _has_constant(names: Iterable[str], made: Container[str] = ()) -> bool:
+    return any(n in made or _BEGINNINGS.fullmatch(n) for n in names)
 
 
 _EXPANDS = re.compile(r"(expand|expand_as|repeat|repeat_interleave|tile|broadcast_to)(_\d+)?")
@@ -163,6 +215,26 @@ def is_expanded(name: str, metadata: Mapping[str, str]) -> bool:
     """Say whether a tensor that the newer exporter computed repeats what it was computed from."""
     names = folded_from(metadata)
     return bool(names) and any(_EXPANDS.fullmatch(n) for n in [name, *names])
+
+
+_PRODUCTS = re.compile(r"(linear|addmm)(_\d+)?")
+
+
+def is_product(name: str, metadata: Mapping[str, str]) -> bool:
+    """Say whether the newer exporter computed a tensor as a layer's product: W·h + b for a state of zeros."""
+    names = folded_from(metadata)
+    return bool(names) and any(_PRODUCTS.fullmatch(n) for n in [name, *names])
+
+
+def is_one_row(name: str, metadata: Mapping[str, str]) -> bool:
+    """Say whether the newer exporter looked up one and the same row of an embedding everywhere: a type of zeros."""
+    names = [re.sub(r"_\d+$", "", n) for n in folded_from(metadata)]
+    filled = {"zeros", "ones", "full", "zeros_like", "ones_like", "full_like"} & set(names)
+    return (
+        re.fullmatch(r"embedding(_\d+)?", name) is not None
+        and bool(filled)
+        and not ({"arange", "cumsum", "add", "sub", "slice", "index"} & set(names))
+    )
 
 
 def learns_nothing(metadata: Mapping[str, str]) -> bool:
@@ -221,13 +293,58 @@ def computed_by(name: str, metadata: Mapping[str, str]) -> tuple[str, str]:
     """
     names = folded_from(metadata)
     # a product with a first state of zeros leaves a bias, under the name of the product
-    formulas = [n for n in names if re.fullmatch(r"(linear|addmm)(_\d+)?", n)]
+    formulas = [n for n in [*names, name] if _PRODUCTS.fullmatch(n)]
     formulas += [n for n in [*names, name] if _FORMULAS.fullmatch(n)]
     parameters = folded_parameters(metadata)
     return (parameters[0], formulas[0]) if formulas and parameters else ("", "")
 
 
+def renamed(metadata_of_value: str, calls: Iterable[Mapping[str, str]]) -> str:
+    """Return what a merged tensor was computed from, for the one of several readers that these calls follow.
+
+    The calls tell the parameters of the same names but for their numbers: those of the second layer, say.
+
+    >>> call = {CALL: "%linear_13 = call_function[target=…](args = (%h, %p_r_bias_hh_l1), kwargs = {})"}
+    >>> renamed("['r.bias_hh_l0', 'zeros']", [call])
+    "['r.bias_hh_l1', 'zeros']"
+    """
+    names = listed(metadata_of_value)
+    for place, name in enumerate(names):
+        own = mangled(name)
+        pattern = re.compile(re.sub(r"\d+", r"\\d+", own) + "(_reverse)?")
+        for call in calls:
+            found = [t for t in parameters_of(call) if pattern.fullmatch(t)]
+            if found and re.search(r"\d", own):
+                numbers = iter(re.findall(r"\d+", found[0]))
+                backwards = pattern.fullmatch(found[0])[1] or ""
+                names[place] = re.sub(r"\d+", lambda _, n=numbers: next(n), name) + backwards
+                break
+    return str(names)
+
+
+def functions_of(
+    name: str, metadata: Mapping[str, str], known: Container[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the only parameter of a tensor that the newer exporter computed, and the `known` functions of it in order.
+
+    No functions where others had a part in it, or more than their names can order.
+
+    >>> functions_of("neg", {FOLDED: "['a_log', 'exp', 'val_3']"}, {"exp", "neg"})
+    ('a_log', ('exp', 'neg'))
+    >>> functions_of("mul", {FOLDED: "['a_log', 'exp']"}, {"exp", "neg"})
+    ('', ())
+    """
+    calls = {n: re.sub(r"_\d+$", "", n) for n in [*folded_from(metadata), name]}
+    steps = [n for n, call in calls.items() if call in known]
+    rest = [n for n in calls if n not in steps and not re.fullmatch(r"val_\d+", n)]
+    if name not in steps or len(steps) > 2 or len(rest) != 1 or _BEGINNINGS.fullmatch(rest[0]):
+        return "", ()
+    return rest[0], tuple(calls[n] for n in sorted(steps, key=lambda n: n == name))
+
+
 def folded_parameters(metadata: Mapping[str, str]) -> list[str]:
     """Return the parameters and buffers that the newer exporter computed a tensor from."""
     calls = (_CALLS, _FORMULAS, re.compile(r"(linear|addmm|scaled_dot_product_attention)(_\d+)?"))
-    return [n for n in folded_from(metadata) if not any(c.fullmatch(n) for c in calls)]
+    names = folded_from(metadata)
+    found = [n for n in names if not any(c.fullmatch(n) for c in calls)]
+    return found if found or _has_constant(names) else names[:1]

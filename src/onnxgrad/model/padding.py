@@ -1,45 +1,64 @@
-"""The row of an embedding that stands for padding: zeros, and PyTorch never trains it."""
+"""The row of an embedding that stands for padding: PyTorch gives it no gradient where it is looked up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxgrad.model import origin
 from onnxgrad.model.change import Change
 from onnxgrad.model.roles import TYPES
 from onnxgrad.notes import Note
 
+SCALE = (
+    2**60
+)  # beyond 2**23 every float32 is an integer, so that Floor of a number times this is the number
+
+
+@dataclass(frozen=True)
+class PaddingRow:
+    """`told`: the exporter wrote it down. `alone`: nothing but lookups reads the table."""
+
+    row: int
+    told: bool
+    alone: bool
+
 
 class Padding(Change):
-    """Keeps the only row of zeros of an embedding at zero.
+    """Keeps lookups of an embedding's padding row from training it.
 
-    `nn.Embedding(padding_idx=…)` starts with such a row and gives it no gradient; the file does not say
-    so any more, but no other row of an embedding is exactly zero. Where the row is read, the graph
-    that is trained multiplies by zero, which changes nothing but the gradient.
+    `nn.Embedding(padding_idx=…)` starts with a row of zeros there and gives it no gradient. PyTorch's newer
+    exporter notes the row beside the lookup; elsewhere the only row of zeros is taken for it, since no other row of an
+    embedding is exactly zero. A head that has the same matrix trains the row all the same.
     """
 
     def __init__(self) -> None:
-        self.rows: dict[str, int] = {}
+        self.rows: dict[str, PaddingRow] = {}
 
     def apply(self, model: ir.Model) -> None:
         for value in list(model.graph.initializers.values()):
-            row = _padding_row(value)
             lookups = [n for n, i in value.uses() if _looks_up(n, i)]
-            if row is None or not lookups or len(lookups) != len(value.uses()):
+            if not lookups or value.dtype not in TYPES or value.const_value is None:
                 continue
+            told = _told_row(value, lookups)
+            row = _padding_row(value) if told is None else told
+            if row is None or row < 0:
+                continue
+            alone = len(lookups) == len(value.uses())
             for node in lookups:
-                _mask(model, node, row)
-            self.rows[value.name] = row
+                _stop_gradient(model, node, row)
+            self.rows[value.name] = PaddingRow(row, told is not None, alone)
 
     def describe(self) -> Iterable[Note]:
-        for name, row in self.rows.items():
-            yield Note(
-                "padding",
-                name,
-                f"row {row} of {name!r} is all zeros and no other is: it stands for padding and stays zero",
-            )
+        for name, found in self.rows.items():
+            text = "is all zeros and no other is: it stands for padding and "
+            text += "stays zero" if found.alone else "lookups do not train it"
+            if found.told:
+                text = "stands for padding, as the exporter notes: lookups do not train it"
+            yield Note("padding", name, f"row {found.row} of {name!r} {text}")
 
 
 def _looks_up(node: ir.Node, index: int) -> bool:
@@ -47,13 +66,18 @@ def _looks_up(node: ir.Node, index: int) -> bool:
     return node.op_type == "Gather" and not node.domain and index == 0 and axis == 0
 
 
+def _told_row(value: ir.Value, lookups: list[ir.Node]) -> int | None:
+    """Return the row that the calls of every lookup name, -1 for none; None where they do not tell, or differently."""
+    rows = {origin.padding_of(node.metadata_props) for node in lookups}
+    row = rows.pop() if len(rows) == 1 else None
+    return row if row is not None and row < value.const_value.shape[0] else None
+
+
 def _padding_row(value: ir.Value) -> int | None:
-    tensor = value.const_value
-    if value.dtype not in TYPES or tensor is None or len(tensor.shape) != 2 or tensor.shape[0] < 3:
+    shape = value.const_value.shape
+    if len(shape) != 2 or shape[0] < 3:
         return None
-    if not any(_looks_up(n, i) for n, i in value.uses()):
-        return None
-    return _only_row_of_zeros(tensor.numpy())
+    return _only_row_of_zeros(value.const_value.numpy())
 
 
 def _only_row_of_zeros(table: np.ndarray, block: int = 1 << 16) -> int | None:
@@ -68,11 +92,14 @@ def _only_row_of_zeros(table: np.ndarray, block: int = 1 << 16) -> int | None:
     return found[0] if found else None
 
 
-def _mask(model: ir.Model, node: ir.Node, row: int) -> None:
-    """Put `rows · (ids != row)` behind a lookup."""
-    ids, found = node.inputs[1], node.outputs[0]
-    dtype = node.inputs[0].dtype
+def _stop_gradient(model: ir.Model, node: ir.Node, row: int) -> None:
+    """Put `ids == row ? stopped : rows` behind a lookup; `stopped` is the row without a gradient.
+
+    Floor has none, and changes nothing in numbers so large. The numbers themselves stay as they are.
+    """
+    table, ids, found = node.inputs[0], node.inputs[1], node.outputs[0]
     base = f"{found.name}/padding"
+    made: list[ir.Node] = []
 
     def constant(name: str, array: np.ndarray) -> ir.Value:
         value = ir.Value(name=f"{base}/{name}", const_value=ir.tensor(array))
@@ -81,23 +108,26 @@ def _mask(model: ir.Model, node: ir.Node, row: int) -> None:
         model.graph.register_initializer(value)
         return value
 
-    def make(op: str, inputs: list, kind, attributes=(), shape=None) -> ir.Value:
-        out = ir.Value(name=f"{base}/{op}", shape=shape, type=ir.TensorType(kind))
-        made.append(ir.Node("", op, inputs, list(attributes), outputs=[out], name=out.name))
+    def make(op: str, name: str, inputs: list, kind, shape=None, **attributes) -> ir.Value:
+        out = ir.Value(name=f"{base}/{name}", shape=shape, type=ir.TensorType(kind))
+        own = [ir.AttrInt64(key, int(value)) for key, value in attributes.items()]
+        made.append(ir.Node("", op, inputs, own, outputs=[out], name=out.name))
         return out
 
-    made: list[ir.Node] = []
     integer = np.int32 if ids.dtype == ir.DataType.INT32 else np.int64
-    same = make(
-        "Equal", [ids, constant("row", np.array(row, integer))], ir.DataType.BOOL, shape=ids.shape
-    )
-    other = make("Not", [same], ir.DataType.BOOL, shape=ids.shape)
-    number = make("Cast", [other], dtype, [ir.AttrInt64("to", int(dtype))], ids.shape)
-    wide = None if ids.shape is None else ir.Shape([*ids.shape, 1])
-    column = make(
-        "Unsqueeze", [number, constant("axis", np.array([-1], np.int64))], dtype, shape=wide
-    )
+    kind, own = table.dtype, ir.Shape(table.const_value.shape[1:])
+    place = constant("row", np.array(row, integer))
+    # an integer in the file: a float would look like a weight
+    scale = make("Cast", "scale", [constant("power", np.array(SCALE))], kind, ir.Shape([]), to=kind)
+    taken = make("Gather", "taken", [table, place], kind, own)
+    large = make("Mul", "large", [taken, scale], kind, own)
+    whole = make("Floor", "whole", [large], kind, own)
+    stopped = make("Div", "stopped", [whole, scale], kind, own)
+    same = make("Equal", "same", [ids, place], ir.DataType.BOOL, ids.shape)
+    wide = None if ids.shape is None else ir.Shape([*ids.shape, *[1] * len(own)])
+    axes = constant("axes", np.arange(-len(own), 0, dtype=np.int64))
+    column = make("Unsqueeze", "column", [same, axes], ir.DataType.BOOL, wide)
     kept = ir.Value(name=f"{base}/kept", shape=found.shape, type=found.type)
     ir.convenience.replace_all_uses_with(found, kept, replace_graph_outputs=True)
-    made.append(ir.Node("", "Mul", [found, column], outputs=[kept], name=kept.name))
+    made.append(ir.Node("", "Where", [column, stopped, found], outputs=[kept], name=kept.name))
     model.graph.insert_after(node, made)

@@ -23,6 +23,29 @@ def is_uniform(array: np.ndarray) -> bool:
     return bool(flat.size and (first == first).all() and all((b == first).all() for b in blocks))
 
 
+def is_identity(array: np.ndarray) -> bool:
+    """Say whether a matrix is the identity, or a multiple of it: some networks begin so, whatever their seed."""
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or len(array) < 2:
+        return False
+    first = array[0, 0]
+    return bool(
+        first and np.count_nonzero(array) == len(array) and (array.diagonal() == first).all()
+    )
+
+
+def is_symmetric(array: np.ndarray) -> bool:
+    """Say whether square matrices equal their transposes, with more than a diagonal: no weight is drawn so.
+
+    >>> is_symmetric(np.ones((3, 3)) - np.eye(3)), is_symmetric(np.eye(3)), is_symmetric(np.ones((3, 3)))
+    (True, False, False)
+    """
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] < 3:
+        return False
+    equal = array.size <= LARGE and bool((array == np.swapaxes(array, -1, -2)).all())
+    off = array[..., ~np.eye(array.shape[-1], dtype=bool)]
+    return equal and bool(off.any()) and not is_uniform(array)
+
+
 def is_round(number: float, digits: int = 2) -> bool:
     """Say whether a number is one that people write down: at most so many digits, up to the rounding of a float.
 

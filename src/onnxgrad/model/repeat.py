@@ -47,11 +47,19 @@ class Repeat(Change):
                 continue
             place = _place_of_batch(value)
             told = origin.is_expanded(value.name or "", value.metadata_props)
-            if not (told or (place is not None and _computed(value))):
-                continue
-            axes = _axes(tensor.numpy(), -1 if place is None else place, batch)
+            axes, of = (), ""
+            if told or (place is not None and _computed(value)):
+                axes = _axes(tensor.numpy(), -1 if place is None else place, batch)
+                of = _named(model, value, axes) if axes else ""
+            if origin.is_one_row(value.name or "", value.metadata_props):
+                every = tuple(a for a, size in enumerate(tensor.shape[:-1]) if size > 1)
+                array = tensor.numpy()
+                axes = every if (array == _row(array, every)).all() else axes
+            elif not axes and origin.is_product(value.name or "", value.metadata_props):
+                every = tuple(a for a, size in enumerate(tensor.shape[:-1]) if size > 1)
+                of = _named(model, value, every) if every else ""
+                axes = every if of else ()
             if axes:
-                of = _named(model, value, axes)
                 self.found.append(Repeated(value.name, tuple(tensor.shape), axes, of))
                 _shrink(model, value, axes, of)
 
@@ -70,7 +78,9 @@ class Repeat(Change):
         for r in self.found:
             array = draft.tensors.get(r.of or r.name)
             if array is not None:
-                draft.tensors[r.name] = np.ascontiguousarray(np.broadcast_to(array, r.shape))
+                row = [1 if a in r.axes else size for a, size in enumerate(r.shape)]
+                whole = np.broadcast_to(array.reshape(row), r.shape)
+                draft.tensors[r.name] = np.ascontiguousarray(whole)
 
 
 def _computed(value: ir.Value) -> bool:
@@ -120,16 +130,25 @@ def _named(model: ir.Model, value: ir.Value, axes: tuple[int, ...]) -> str:
 
     The first step of a recurrent layer, say: the state is zero, and what is left of W·h + b is b.
     """
-    row = _row(value.const_value.numpy(), axes)
+    array = value.const_value.numpy()
+    row = _row(array, axes)
+    modules = {n.rpartition(".")[0] for n in origin.folded_parameters(value.metadata_props)}
+    if len(modules) > 1 or not (array == row).all():
+        return ""  # a first state that is learned has a part in it
     for name in origin.folded_from(value.metadata_props):
         other = model.graph.initializers.get(name)
         tensor = None if other is None else other.const_value
         if tensor is None or other is value or other.dtype != value.dtype:
             continue
-        fits = tuple(tensor.shape) == (row.size,) == row.shape[-1:]  # it broadcasts as it is
-        if fits and np.array_equal(tensor.numpy(), row.reshape(-1)):
+        if _squeezed(tensor.shape) == _squeezed(row.shape) and np.array_equal(
+            tensor.numpy().reshape(-1), row.reshape(-1)
+        ):
             return name
     return ""
+
+
+def _squeezed(shape: Iterable[int]) -> list[int]:
+    return [size for size in shape if size != 1]
 
 
 def _shrink(model: ir.Model, value: ir.Value, axes: tuple[int, ...], of: str) -> None:
@@ -147,9 +166,33 @@ def _shrink(model: ir.Model, value: ir.Value, axes: tuple[int, ...], of: str) ->
     ir.convenience.replace_all_uses_with(value, whole)
     if of:
         del model.graph.initializers[value.name]
-        value = model.graph.initializers[of]
+        value = _reshaped(model, model.graph.initializers[of], small.shape, whole.name)
     else:
         value.const_value = ir.Tensor(small, name=value.name)
         value.shape = ir.Shape(small.shape)
     node = ir.Node("", "Expand", [value, size], outputs=[whole], name=whole.name)
-    model.graph.insert_before(next(iter(model.graph)), node)
+    _insert(model, node, value)
+
+
+def _reshaped(model: ir.Model, value: ir.Value, shape: tuple[int, ...], name: str) -> ir.Value:
+    """Return a parameter in the shape of the row; one that broadcasts to it stays as it is."""
+    own = tuple(value.const_value.shape)
+    if own == shape[len(shape) - len(own) :] and all(
+        d == 1 for d in shape[: len(shape) - len(own)]
+    ):
+        return value
+    wanted = ir.Value(name=f"{name}/row", const_value=ir.tensor(np.array(shape, np.int64)))
+    wanted.const_value.name, wanted.dtype = wanted.name, ir.DataType.INT64
+    wanted.shape = ir.Shape([len(shape)])
+    model.graph.register_initializer(wanted)
+    out = ir.Value(name=f"{name}/one", shape=ir.Shape(shape), type=value.type)
+    _insert(model, ir.Node("", "Reshape", [value, wanted], outputs=[out], name=out.name), value)
+    return out
+
+
+def _insert(model: ir.Model, node: ir.Node, after: ir.Value) -> None:
+    """Put a node at the beginning, or behind the one that makes what it reads."""
+    if after.producer() is None:
+        model.graph.insert_before(next(iter(model.graph)), node)
+    else:
+        model.graph.insert_after(after.producer(), node)

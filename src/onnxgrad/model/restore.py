@@ -14,6 +14,7 @@ from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
 _LAYERS = ("Conv", "ConvTranspose", "Gemm")
+_MEAN = "running_mean"
 
 
 class Restore(Change):
@@ -63,11 +64,14 @@ def _bias_of(node: onnx.NodeProto) -> str:
     """Return the bias in the call that became a layer, as the exporter mangles it; "" where it had none.
 
     It is the third argument of linear layers, convolutions and the normalisations that were folded into them, whatever
-    the network calls it.
+    the network calls it. A normalisation without one leaves its mean as a bias behind.
     """
     target, values = origin.call_of(origin.properties(node.metadata_props))
     place = 0 if target == "addmm" else 2
-    return next((v for v in values[place : place + 1] if v.startswith("p_")), "")
+    found = next((v for v in values[place : place + 1] if v.startswith("p_")), "")
+    if not found and "batch_norm" in target:
+        found = next((v for v in values if v.endswith(_MEAN)), "")
+    return found
 
 
 def _name(token: str, node: onnx.NodeProto) -> str:
@@ -76,7 +80,7 @@ def _name(token: str, node: onnx.NodeProto) -> str:
     if "p_" + beside.replace(".", "_").lower() == token:
         return beside
     metadata = origin.properties(node.metadata_props)
-    return origin.unmangled(token, origin.scope_of(node.name, metadata))
+    return origin.unmangled(token, origin.scope_of(node.name, metadata)).replace(_MEAN, "bias")
 
 
 def _zeros(name: str, kind: int, size: int) -> onnx.TensorProto:

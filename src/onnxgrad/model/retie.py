@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.model.change import Change, Draft
-from onnxgrad.model.patterns import is_uniform
+from onnxgrad.model.patterns import is_identity, is_uniform
 from onnxgrad.model.roles import TYPES
 from onnxgrad.model.untie import names_match, patterns
 from onnxgrad.notes import Note
@@ -96,7 +96,7 @@ def _mark(tensor: ir.TensorProtocol) -> tuple:
 
 def _same(first: ir.Value, value: ir.Value) -> Copy | None:
     a, b = first.const_value.numpy(), value.const_value.numpy()
-    if is_uniform(a):
+    if is_uniform(a) or is_identity(a):
         return None  # equal by chance
     if a.shape == b.shape and _looked_up(first) != _looked_up(value) and np.array_equal(a, b):
         return Copy(first.name, value.name, False)

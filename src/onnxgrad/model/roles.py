@@ -150,6 +150,11 @@ class _Evidence:
             return WEIGHT, ""
         if kind:
             return "buffer", f"the exporter wrote it as a {kind.replace('_', ' ').lower()}"
+        if origin.matrix_of_spectral(value.name or "") in self.model.graph.initializers:
+            return (
+                "buffer",
+                "a vector of a spectral normalisation, which a step of training refines",
+            )
         if origin.is_computed(value.metadata_props, self.made):
             return "constant", "the exporter computed it, and from no parameter"
         constant = value.producer() is not None
@@ -159,6 +164,7 @@ class _Evidence:
         named = self.by_torch and not unnamed  # PyTorch's parameters keep their names
         arithmetic = all(n.op_type in _ARITHMETIC for n, _ in value.uses())
         setting = len(value.shape) == 0 or (unnamed and arithmetic and not folded)
+        setting = setting and not origin.folded_parameters(value.metadata_props)
         if size == 1 and setting and not named and not (self.by_torch and is_silent(value)):
             return "setting", "a single number: a setting"
         if constant and self.by_torch and not folded:
@@ -170,6 +176,8 @@ class _Evidence:
     def _idle(self, value: ir.Value) -> bool:
         """The exporter notes the calls that read it: normalisations without a parameter."""
         nodes = [node for node, _ in value.uses()]
+        if any(n.op_type in _LAYERS for n in nodes):
+            return False  # a batch normalisation that was folded into it
         if not nodes or not all(origin.learns_nothing(n.metadata_props) for n in nodes):
             return False
         return _is_uniform(value)
@@ -187,13 +195,17 @@ class _Evidence:
             return "normalisation", "it prepares an input before the first layer (mean, deviation)"
         if tensor is None:
             return WEIGHT, ""
-        if any((n.op_type, i) in _OF_LAYERS for n, i in value.uses()):
+        uses = [(n.op_type, i) for n, i in value.uses()]
+        kernel = self.by_torch and origin.is_a_layers(value.name or "")
+        if any(u in _OF_LAYERS or (kernel and u in _KERNELS) for u in uses):
             return patterns.describe_mask(tensor.numpy()) or (WEIGHT, "")
         kinds = {n.op_type for n, _ in value.uses()}
         if "Mul" in kinds and kinds <= {"Mul", "Sub"}:
             found = patterns.describe_switches(tensor.numpy())
             if found:
                 return found
+        if kinds <= {"MatMul", "Einsum"} and patterns.is_symmetric(tensor.numpy()):
+            return "graph", "it equals its transpose, as the matrix of a graph does"
         return patterns.describe(tensor.numpy(), kinds <= _POINTWISE) or (WEIGHT, "")
 
     def _learns(self, node: ir.Node, index: int) -> bool:
@@ -233,6 +245,8 @@ _OF_LAYERS = {
     }.items()
     for i in inputs
 }  # fmt: skip
+# Where PyTorch's own layers have their `weight`; a filter that is fixed has another name.
+_KERNELS = {("Conv", 1), ("ConvTranspose", 1), ("Gemm", 1)}
 _POINTWISE = {
     "Add",
     "Sub",
@@ -285,6 +299,7 @@ def _preparing(model: ir.Model) -> Iterable[ir.Value]:
     NaN in it; nor is a factor or a term where a picture's channels have one each.
     """
     waiting = [v for v in model.graph.inputs if v.dtype is not None and v.dtype.is_floating_point()]
+    shifted: set[ir.Value] = set()  # a factor behind the mean is the inverse of the deviation
     if not any(n.op_type in _LAYERS for n in model.graph):
         return
     while waiting:
@@ -310,9 +325,12 @@ def _preparing(model: ir.Model) -> Iterable[ir.Value]:
                 continue
             size = int(np.prod([int(d) for d in other.shape])) if other.shape is not None else 0
             picture = value.shape is not None and len(value.shape) == 4 and size <= CHANNELS
-            if picture or (node.op_type in ("Sub", "Div") and index == 0):
+            scaled = node.op_type == "Mul" and value in shifted
+            if picture or scaled or (node.op_type in ("Sub", "Div") and index == 0):
                 yield other
                 waiting.append(node.outputs[0])
+                if node.op_type == "Sub":
+                    shifted.add(node.outputs[0])
 
 
 def _floats(value: ir.Value) -> bool:

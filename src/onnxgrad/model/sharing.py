@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from onnxgrad.model import origin
-from onnxgrad.model.patterns import is_round, is_uniform
+from onnxgrad.model.patterns import is_identity, is_round, is_uniform
 from onnxgrad.model.source import OriginalModel
 
 FLOATS = (
@@ -20,11 +20,20 @@ FLOATS = (
 
 @dataclass
 class Site:
-    """One place that reads a tensor: input `index` of `node`, by the name `value`."""
+    """One place that reads a tensor: input `index` of `node`, by the name `value`.
+
+    `path`: the nodes that move the tensor on its way there (Split, Transpose), where other sites share them.
+    """
 
     node: onnx.NodeProto
     index: int
     value: str
+    path: tuple[onnx.NodeProto, ...] = ()
+
+    @property
+    def read(self) -> tuple[str, int]:
+        """Where the tensor itself is read: parts of it that go different ways are one use."""
+        return (self.path[0].output[0], 0) if self.path else (self.node.output[0], self.index)
 
 
 @dataclass
@@ -47,7 +56,7 @@ class Shared:
 
     tensor: onnx.TensorProto
     places: list[Place]  # the first keeps the tensor
-    uniform: bool  # all elements are equal
+    uniform: bool  # all elements are equal, or those of the diagonal: as networks begin
 
     @property
     def names(self) -> list[str]:
@@ -95,6 +104,27 @@ class Uses:
             sites += self.of(node.output[0])
         return sites
 
+    def through_moves(self, site: Site) -> list[Site]:
+        """Return the sites behind nodes that move a tensor, where they tell more of modules than the site.
+
+        An exporter that merged two parameters merges what is computed from them, too.
+        """
+        found = self._behind(site)
+        owners = {_owner(s.node) for s in found}
+        several = len(owners) > 1 or not _owner(site.node)
+        return found if several and "" not in owners else [site]
+
+    def _behind(self, site: Site) -> list[Site]:
+        node = site.node
+        if node.op_type not in _MOVES or node.domain or site.index:
+            return [site]
+        if any(o in self.outputs for o in node.output):
+            return [site]
+        path = (*site.path, node)
+        inner = [s for o in node.output for s in self.sites.get(o, ())]
+        found = (Site(s.node, s.index, site.value, path) for s in inner)
+        return [s for each in found for s in self._behind(each)]
+
     def matrix_beside(self, site: Site) -> str:
         """Return what a layer multiplies by whose bias a site reads; "" where it is none."""
         node = site.node
@@ -103,11 +133,24 @@ class Uses:
             node = self.producers.get(other, node)
             index = 1 if node.op_type in ("MatMul", "Conv") else 0
         else:
-            index = 1 if site.index == 2 and node.op_type in _BIASED else 0
-        return node.input[1] if index else ""
+            index = 1 if _BIASED.get(node.op_type) == site.index else 0
+        return self.uncopied(node.input[1]) if index else ""
+
+    def uncopied(self, value: str) -> str:
+        """Return the value that Identity nodes copy."""
+        while (node := self.producers.get(value)) is not None and node.op_type == "Identity":
+            value = node.input[0]
+        return value
 
 
-_BIASED = ("Gemm", "Conv", "ConvTranspose")
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LSTM": 3, "GRU": 3, "RNN": 3}
+_MOVES = ("Split", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Cast", "Flatten")
+
+
+def _owner(node: onnx.NodeProto) -> str:
+    """Return the module that a node belongs to, whichever of its calls it is."""
+    return _first_call(origin.scope_of(node.name, origin.properties(node.metadata_props)))
 
 
 def _sites(node: onnx.NodeProto) -> Iterator[Site]:
@@ -129,13 +172,24 @@ def shared_tensors(source: OriginalModel) -> Iterator[Shared]:
     taken = {t.name for t in graph.initializer} | traces.made
     for tensor in graph.initializer:
         sites = uses.of(tensor.name) if tensor.data_type in FLOATS else []
-        if len(sites) < 2 or tensor.name in uses.outputs:
+        sites = [s for site in sites for s in uses.through_moves(site)]
+        if (len({s.read for s in sites}) < 2 and _alone(sites)) or tensor.name in uses.outputs:
             continue
         if not _may_learn(tensor, sites, traces):
             continue
         beside = _beside(source, uses, sites)
         places = _places(tensor.name, sites, traces, taken, beside)
-        yield Shared(tensor, places, is_uniform(source.array(tensor.name)))
+        array = source.array(tensor.name)
+        yield Shared(tensor, places, is_uniform(array) or is_identity(array))
+
+
+def _is_statistic(site: Site) -> bool:
+    return site.node.op_type == "BatchNormalization" and site.index > 2
+
+
+def _alone(sites: list[Site]) -> bool:
+    """All are parts of what one module reads."""
+    return len({_owner(s.node) for s in sites}) < 2
 
 
 class _Traces:
@@ -158,7 +212,9 @@ class _Traces:
         """
         if not origin.folded_parameters(self.infos.get(name, {})):
             return ""
-        _, values = origin.call_of(metadata)
+        target, values = origin.call_of(metadata)
+        if target in _RECURRENT:  # its second argument is the first state
+            return ""
         left = [v for v in values[:2] if v not in self.made]
         if len(left) != 1 or not left[0]:
             return ""
@@ -180,7 +236,7 @@ def _beside(source: OriginalModel, uses: Uses, sites: list[Site]) -> dict[int, s
 def _may_learn(tensor: onnx.TensorProto, sites: list[Site], traces: _Traces) -> bool:
     """A single number is a setting, unless it has a parameter's name, is a layer's, or a factor of 0."""
     metadata = traces.infos.get(tensor.name, {})
-    if metadata.get(origin.KIND) == "PARAMETER":
+    if metadata.get(origin.KIND) == "PARAMETER" or any(map(_is_statistic, sites)):
         return True
     if origin.is_computed(metadata, traces.made):
         return False
@@ -210,7 +266,8 @@ def _places(
         key, place = _parameter(name, site, traces)
         if id(site) in beside:
             known = of_matrix.setdefault(beside[id(site)], key)
-            key = key if place.sure else known
+            named = place.sure and not origin.is_generated(site.value)
+            key = key if named else known
         groups.setdefault(key, place).sites.append(site)
     found = list(groups.values())
     direct = [p for p in found if p.sites[0].value == name]
@@ -226,14 +283,20 @@ def _places(
 
 def _parameter(name: str, site: Site, traces: _Traces) -> tuple[tuple, Place]:
     """Return what tells the parameter of a site from others, and a place for it."""
+    if site.path:
+        first = site.path[0]
+        if _owner(site.node) != _owner(first):
+            return _of_module(name, _owner(site.node), site)
+        site = Site(first, 0, site.value)
     node, metadata = site.node, origin.properties(site.node.metadata_props)
     scope, role = origin.scope_of(node.name, metadata), origin.role_of(node.op_type, site.index)
     here = f"{scope}.{role}" if scope else f"{node.name or node.output[0]}.{role}"
     if site.value != name:  # the older exporter's Identity, with the parameter's own name
         module = here if origin.is_generated(site.value) else site.value
         return ("value", site.value), Place(site.value, module, True)
-    statistic = node.op_type == "BatchNormalization" and site.index > 2
-    if origin.learns_nothing(metadata) and not statistic:  # the exporter's own ones or zeros
+    if origin.learns_nothing(metadata) and not _is_statistic(
+        site
+    ):  # the exporter's own ones or zeros
         return ("constant", node.name, site.index), Place(here, here, True)
     token = _token(site, origin.parameters_of(metadata), traces.infos)
     if token:
@@ -258,6 +321,14 @@ def _parameter(name: str, site: Site, traces: _Traces) -> tuple[tuple, Place]:
     return ("node", node.name or node.output[0], site.index), Place(here, here, False)
 
 
+def _of_module(name: str, owner: str, site: Site) -> tuple[tuple, Place]:
+    """The same for a module that reads a tensor behind nodes which the exporter notes as another's, or as nobody's."""
+    leaf = name.rpartition(".")[2]
+    role = origin.role_of(site.node.op_type, site.index)
+    own = f"{owner}.{role if origin.is_generated(name) else leaf}"
+    return ("parameter", origin.mangled(own)), Place(own, own, True)
+
+
 def _first_call(scope: str) -> str:
     """The older exporter numbers the calls of one module: `ln`, `ln_1`."""
     head, mark, number = scope.rpartition("_")
@@ -276,6 +347,7 @@ def _token(site: Site, tokens: list[str], infos: dict) -> str:
     left = [t for t in tokens if t not in elsewhere]
     role = origin.role_of(site.node.op_type, site.index)
     fitting = [t for t in left if t.endswith(f"_{role}")]
+    fitting = fitting or [t for t in left if f"_{role}_" in t]  # bias_hh_l0
     if len(fitting) == 1 or len(left) == 1:
         return (fitting if len(fitting) == 1 else left)[0]
     # In the order of the call: the parameters among its arguments are those of the node.

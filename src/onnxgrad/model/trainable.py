@@ -15,6 +15,8 @@ from onnxgrad.graph.nodes import values_of
 from onnxgrad.model import parameters, roles
 from onnxgrad.model.change import Change, Draft
 from onnxgrad.model.doubts import doubts
+from onnxgrad.model.formula import Formula
+from onnxgrad.model.instances import InstanceStatistics
 from onnxgrad.model.padding import Padding
 from onnxgrad.model.past import WithoutPast
 from onnxgrad.model.precision import Widen
@@ -25,6 +27,7 @@ from onnxgrad.model.restore import Restore
 from onnxgrad.model.retie import Retie
 from onnxgrad.model.roles import Tensor
 from onnxgrad.model.source import OriginalModel
+from onnxgrad.model.unmerge import Unmerge
 from onnxgrad.model.untie import Untie, check_used
 from onnxgrad.notes import Note
 
@@ -54,7 +57,17 @@ class TrainableModel:
         ):  # an adapter leaves integers as they are
             changes = [FakeQuantise()]
         self._sharing = Untie(tie, untie), Retie(untie)
-        own = [Restore(), *self._sharing, Widen(keep_float32), Repeat(), Padding(), WithoutPast()]
+        own = [
+            Unmerge(),
+            Restore(),
+            *self._sharing,
+            Widen(keep_float32),
+            Formula(),
+            InstanceStatistics(),
+            Repeat(),
+            Padding(),
+            WithoutPast(),
+        ]
         self.changes: list[Change] = [*own, *changes]
         for change in self.changes:
             change.rewrite(self.source)
@@ -116,11 +129,12 @@ class TrainableModel:
     def notes(self, tensors: list[Tensor]) -> list[Note]:
         """Return what every change did, and what is not trained, and why; `tensors` as judged.
 
-        That a mask is shared is not worth a note.
+        That a mask is shared or repeated is not worth a note.
         """
         idle = {t.name for t in tensors if not t.trained}
         done = [note for change in self.changes for note in change.describe()]
-        done = [note for note in done if note.kind != "tied" or note.subject not in idle]
+        silent = ("tied", "repeated")
+        done = [note for note in done if note.kind not in silent or note.subject not in idle]
         return [*self._form(), *done, *roles.notes(tensors), *doubts(self.graph, tensors)]
 
     def _form(self) -> list[Note]:

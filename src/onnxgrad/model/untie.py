@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 import onnx
 
+from onnxgrad.model import origin
 from onnxgrad.model.change import Change
-from onnxgrad.model.origin import of_one_module
-from onnxgrad.model.sharing import Place, Shared, fresh, shared_tensors
+from onnxgrad.model.patterns import is_identity
+from onnxgrad.model.sharing import Place, Shared, Site, fresh, shared_tensors
 from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
@@ -42,23 +43,27 @@ class Untie(Change):
             if parted:
                 self._separate(source, shared, parted)
             shared.places = [p for p in shared.places if p not in parted]
-            if sum(len(p.sites) for p in shared.places) > 1:
+            if len({s.read for p in shared.places for s in p.sites}) > 1:
                 self.shared.append(shared)
 
     def _separate(self, source: OriginalModel, shared: Shared, parted: list[Place]) -> None:
         graph, name = source.proto.graph, shared.tensor.name
         data = source.raw(name)
         for place in parted:
+            clones: dict[str, str] = {}
             for site in place.sites:
-                site.node.input[site.index] = place.name
+                redirect(graph, site, place.name, clones)
             add_copy(graph, shared.tensor, place.name, data)
+            tell_origin(graph, place)
         own = [p.name for p in parted]
         drop_identities(graph, set(own))
         source.refresh()
         shown = ", ".join(repr(n) for n in own[:3]) + (" …" if len(own) > 3 else "")
-        value = float(source.array(name).reshape(-1)[0])
-        why = f"all its elements are {value:g}" if shared.uniform else "copies of one layer"
-        if not shared.uniform and any(of_one_module(p.module, name) for p in parted):
+        array = source.array(name)
+        why = f"all its elements are {float(array.reshape(-1)[0]):g}"
+        why = "it is the identity" if is_identity(array) else why
+        why = why if shared.uniform else "copies of one layer"
+        if not shared.uniform and any(origin.of_one_module(p.module, name) for p in parted):
             why = "two parameters of one layer"
         why = "as asked for" if names_match(shared.names, self.untie) else why
         self.notes.append(
@@ -138,6 +143,53 @@ def add_copy(graph: onnx.GraphProto, tensor: onnx.TensorProto, name: str, data: 
             other = infos.add()
             other.CopyFrom(info)
             other.name = name
+
+
+def tell_origin(graph: onnx.GraphProto, place: Place) -> None:
+    """Note what the copy of a computed tensor was computed from: the first one's note is of the first layer."""
+    infos = [v for v in graph.value_info if v.name == place.name]
+    notes = [p for v in infos for p in v.metadata_props if p.key == origin.FOLDED]
+    if not notes:
+        return
+    calls = [origin.properties(n.metadata_props) for n in following(graph, place)]
+    for entry in notes:
+        entry.value = origin.renamed(entry.value, calls)
+
+
+def following(graph: onnx.GraphProto, place: Place, most: int = 100) -> list[onnx.NodeProto]:
+    """Return the nodes that depend on what a place reads, the nearest first."""
+    found = [site.node for site in place.sites]
+    seen = {o for node in found for o in node.output}
+    for node in found:
+        if len(found) >= most:
+            break
+        made = set(node.output)
+        after = [n for n in graph.node if made & set(n.input) and not seen & set(n.output)]
+        seen.update(o for n in after for o in n.output)
+        found += after
+    return found
+
+
+def redirect(graph: onnx.GraphProto, site: Site, name: str, clones: dict[str, str]) -> None:
+    """Let a site read the tensor `name`, by nodes of its own where it reads it behind others.
+
+    `clones` are the values of such nodes that were made already, by the values that they stand for.
+    """
+    if not site.path:
+        site.node.input[site.index] = name
+        return
+    for node in site.path:
+        if node.output[0] in clones:
+            continue
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copy.name = f"{name}/{node.name}" if node.name else ""
+        copy.input[0] = clones.get(node.input[0], name)
+        for index, output in enumerate(node.output):
+            clones[output] = copy.output[index] = f"{name}/{output}"
+        place = next(i for i, n in enumerate(graph.node) if n.output == node.output)
+        graph.node.insert(place + 1, copy)
+    site.node.input[site.index] = clones[site.node.input[site.index]]
 
 
 def drop_identities(graph: onnx.GraphProto, names: set[str]) -> None:
