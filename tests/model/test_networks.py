@@ -18,8 +18,6 @@ from onnxgrad.train.losses import CrossEntropy
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "networks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.npz"))
-# The older exporter's file has one bias for both layers of the decoder, which a second training separates.
-LOOSER = {("decoder", "torchscript"): 1e-3}
 
 
 def batches(golden) -> list[tuple[list[np.ndarray], np.ndarray]]:
@@ -42,8 +40,7 @@ def test_a_new_network_trains_as_in_pytorch(name, exporter):
         for optimizer in curves.OPTIMIZERS:
             expected = golden[f"{exporter}/{optimizer}"]
             losses = curves.trained(model, optimizer, data, axis)
-            rtol = LOOSER.get((name, exporter), 1e-4)
-            np.testing.assert_allclose(losses, expected, rtol=rtol, err_msg=optimizer)
+            np.testing.assert_allclose(losses, expected, rtol=1e-4, err_msg=optimizer)
 
 
 def test_a_first_state_that_an_exporter_expanded_is_trained_as_one_row():
@@ -69,8 +66,6 @@ def test_what_was_separated_is_in_the_file(name, exporter, tmp_path):
     trainer.save(tmp_path / "tuned.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx")
     np.testing.assert_allclose(session.run(None, batch)[0], trainer.predict(batch), atol=1e-5)
-    if (name, exporter) in LOOSER:
-        pytest.skip("its last bias is separated by a second training")
     again = TrainableModel(tmp_path / "tuned.onnx")
     tensors = again.tensors()
     assert not [n for n in again.notes(tensors) if n.kind in ("untied", "restored")]

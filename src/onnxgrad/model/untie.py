@@ -31,9 +31,16 @@ class Untie(Change):
         self.known: list[list[str]] = []  # the names of each shared tensor
 
     def rewrite(self, source: OriginalModel) -> None:
+        """Separate until nothing is left: a bias tells its layers apart only once their matrices are separate."""
         found = list(shared_tensors(source))
         self.known = [shared.names for shared in found]
         check_used("tie", self.tie, self.known)
+        while self._part(source, found):
+            found = list(shared_tensors(source))
+
+    def _part(self, source: OriginalModel, found: list[Shared]) -> bool:
+        """Separate what was merged among the shared tensors; say whether there was any, and keep the rest."""
+        before, self.shared = len(self.notes), []
         for shared in found:
             parted = shared.merged()
             if names_match(shared.names, self.untie):
@@ -45,6 +52,7 @@ class Untie(Change):
             shared.places = [p for p in shared.places if p not in parted]
             if len({s.read for p in shared.places for s in p.sites}) > 1:
                 self.shared.append(shared)
+        return len(self.notes) > before
 
     def _separate(self, source: OriginalModel, shared: Shared, parted: list[Place]) -> None:
         graph, name = source.proto.graph, shared.tensor.name
