@@ -1,6 +1,6 @@
 """What more cores could reach: the work and the span of one training step.
 
-    python bench/work_span.py [--torch python] [--only vit unet]     # the networks of bench/exported.py, and four more
+    python bench/work_span.py [--torch python] [--only vit unet]     # the networks of bench/exported.py, and five more
     python bench/work_span.py model.onnx batch.npz [--loss cross_entropy]
 
 A step is run on one thread, and the processor time of every piece of every parallel part of our operators is noted, and
@@ -37,7 +37,7 @@ SHARED = {
     "ReduceMean", "ReduceSum", "Relu", "Sigmoid", "SimplifiedLayerNormalization", "SkipLayerNormalization", "Softmax",
     "Split", "Sub", "Tanh", "Transpose",
 }  # fmt: skip
-MORE = ("unet", "wavenet", "densenet", "volumes")  # of workers/convolutional.py
+MORE = ("unet", "wavenet", "densenet", "densenet121", "volumes")  # of workers/convolutional.py
 TARGET = 10.0  # on 16 cores
 BETWEEN = "between nodes"
 

@@ -62,9 +62,9 @@ class WaveNet(nn.Module):
 class DenseNet(nn.Module):
     """Every layer reads all before it."""
 
-    def __init__(self, growth=16, depths=(4, 4, 4), classes=100):
+    def __init__(self, growth=16, depths=(4, 4, 4), width=32, classes=100):
         super().__init__()
-        width, parts = 32, [nn.Conv2d(3, 32, 3, 2, 1)]
+        parts = [nn.Conv2d(3, width, 3, 2, 1)]
         for depth in depths:
             parts.append(
                 nn.ModuleList(self.layer(width + i * growth, growth) for i in range(depth))
@@ -121,6 +121,11 @@ NETWORKS = {
         "DenseNet, 3 × 4 layers at 64×64, batch 4",
         DenseNet,
         lambda: (torch.randn(4, 3, 64, 64), torch.randint(100, (4,))),
+    ),
+    "densenet121": (
+        "DenseNet, 6 + 12 + 24 + 16 layers of 32 at 96×96, batch 4",
+        lambda: DenseNet(growth=32, depths=(6, 12, 24, 16), width=64),
+        lambda: (torch.randn(4, 3, 96, 96), torch.randint(100, (4,))),
     ),
     "volumes": (
         "3-D CNN, 16-32-64 at 16×48×48, batch 2",
