@@ -127,3 +127,32 @@ def _rank(node: ir.Node, output: int) -> Dims | None:
         return (None,) * len(second)
     known = node.op_type == "Reshape" and second is not None and len(second) == 1
     return (None,) * second[0] if known and isinstance(second[0], int) else None
+
+
+def without_or_with_ones(shape: tuple[int, ...], dims: tuple) -> tuple[int, ...] | None:
+    """Return the shape for `dims` that an array has without axes of length 1, or with more of them.
+
+    Rows stay rows. None where other axes differ, too, or where several shapes fit.
+
+    >>> without_or_with_ones((8, 1), ("N",)), without_or_with_ones((8, 5), ("N", 1, "T"))
+    ((8,), (8, 1, 5))
+    >>> without_or_with_ones((8, 3), ("N",)) is None
+    True
+    """
+    if not shape or not dims:
+        return None
+    found = _with_ones(shape[1:], dims[1:])
+    return (shape[0], *found.pop()) if len(found) == 1 else None
+
+
+def _with_ones(shape: tuple[int, ...], dims: tuple) -> set[tuple[int, ...]]:
+    if not shape and not dims:
+        return {()}
+    found: set[tuple[int, ...]] = set()
+    if shape and dims and (shape[0] == dims[0] or not isinstance(dims[0], int)):
+        found |= {(shape[0], *rest) for rest in _with_ones(shape[1:], dims[1:])}
+    if shape and shape[0] == 1:
+        found |= _with_ones(shape[1:], dims)
+    if dims and dims[0] == 1:
+        found |= {(1, *rest) for rest in _with_ones(shape, dims[1:])}
+    return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnxgrad.graph.infer import without_or_with_ones
 from onnxgrad.graph.ranges import holds_probabilities
 from onnxgrad.model.ending import ending, last_operator
 
@@ -69,6 +70,7 @@ def _is_float(value: ir.Value) -> bool:
 def _of_targets(output: ir.Value, targets: np.ndarray) -> Guess:
     name, shape = f"output {output.name!r}", _shape(output)
     rank = None if shape is None else len(shape)
+    targets = _as_output(targets, shape)
     over = rank == targets.ndim + 1
     column = over and shape[-1] == 1
     if not column and (rank is None or over) and _whole(targets):
@@ -84,6 +86,18 @@ def _of_targets(output: ir.Value, targets: np.ndarray) -> Guess:
     if np.isin(targets[:LOOKED_AT], (0, 1)).all():
         return _fitting(output, "bce", f"the targets are all 0 or 1, {like}")
     return _guessed("mse", f"the targets are numbers, {like}")
+
+
+def _as_output(targets: np.ndarray, shape: list | None) -> np.ndarray:
+    """Targets without axes of length 1 that the output does not have: [N, 1] for [N], and for [N, classes]."""
+    dims = None if shape is None else tuple(d if isinstance(d, int) else None for d in shape)
+    if dims is None or targets.ndim == len(dims) - 1 == 1:  # labels, or a column
+        return targets
+    alike = without_or_with_ones(targets.shape, dims)
+    if alike is None and targets.ndim == len(dims) and 1 in targets.shape[1:]:
+        # labels have no axis of classes
+        alike = (targets.shape[0], *(size for size in targets.shape[1:] if size != 1))
+    return targets if alike is None else targets.reshape(alike)
 
 
 def _of_output(output: ir.Value) -> Guess:
@@ -118,7 +132,8 @@ def _fitting(output: ir.Value, loss: str, because: str) -> Guess:
     """The form of `loss` that takes what the output holds: logits, probabilities or their logarithms."""
     end, name = ending(output), f"output {output.name!r}"
     kind = "" if end is None else end.node.op_type
-    if loss == "cross_entropy" and kind == "LogSoftmax":
+    averaged = end is not None and any(node.op_type == "ReduceMean" for node in end.moves)
+    if loss == "cross_entropy" and kind == "LogSoftmax" and not averaged:  # a mean adds up to less
         return _guessed("nll", f"{because}; {name} holds log-probabilities (LogSoftmax)")
     bounded = kind != "LogSoftmax" and (
         end.mixed if end is not None else holds_probabilities(output)

@@ -236,9 +236,11 @@ class BinaryCrossEntropyOfProbabilities(Loss):
         return op.Neg(op.Add(yes, no))
 
 
-def inside_one(op: Builder, p: ir.Value) -> ir.Value:
-    """Return probabilities that are neither 0 nor 1."""
+def inside_one(op: Builder, p: ir.Value, total: float = 1.0) -> ir.Value:
+    """Return probabilities that are neither 0 nor 1; `total` is what they add up to before."""
     small = float(np.finfo(op.dtype(p).numpy()).eps)
+    if total != 1:
+        p = op.Div(p, op.constant(np.array(total), op.dtype(p)))
     low = op.constant(np.array(small), op.dtype(p))
     high = op.constant(np.array(1 - small), op.dtype(p))
     return op.Min(op.Max(p, low), high)
@@ -248,11 +250,13 @@ def inside_one(op: Builder, p: ir.Value) -> ir.Value:
 class NegativeLogLikelihood(CrossEntropy):
     """-log p of the label's class, for outputs that are log-probabilities, as torch.nn.NLLLoss.
 
-    With `probabilities=True` the outputs are the probabilities themselves. The settings are those of
-    CrossEntropy: a softmax of log-probabilities is what they came from, so the numbers are the same.
+    With `probabilities=True` the outputs are the probabilities themselves, which add up to `total` (100 of
+    percentages). The settings are those of CrossEntropy: a softmax of log-probabilities is what they came
+    from, so the numbers are the same.
     """
 
     probabilities: bool = False
+    total: float = 1.0
 
     def activation(self) -> tuple[str, ...]:
         return ()
@@ -264,7 +268,7 @@ class NegativeLogLikelihood(CrossEntropy):
         return super().each(op, self._log(op, output), target)
 
     def _log(self, op: Builder, output: ir.Value) -> ir.Value:
-        return op.Log(inside_one(op, output)) if self.probabilities else output
+        return op.Log(inside_one(op, output, self.total)) if self.probabilities else output
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,11 @@ class SoftCrossEntropy(CrossEntropy):
     """-Σ_c t_c·log p_c of logits [N, C] and shares t [N, C] that add up to 1, as mixed pictures have them.
 
     As torch.nn.CrossEntropyLoss with class probabilities; `weight` w makes it -Σ_c w_c·t_c·log p_c. With
-    `probabilities=True` the outputs are the p_c themselves.
+    `probabilities=True` the outputs are the p_c themselves, times `total`.
     """
 
     probabilities: bool = False
+    total: float = 1.0
 
     def activation(self) -> tuple[str, ...]:
         return () if self.probabilities else super().activation()
@@ -69,7 +70,9 @@ class SoftCrossEntropy(CrossEntropy):
             classes = op.number(op.Squeeze(op.dim(output, 1), [0]), output)
             target = op.Add(op.Mul(target, 1 - self.label_smoothing), op.Div(share, classes))
         known = self.probabilities
-        log_p = op.Log(inside_one(op, output)) if known else op.LogSoftmax(output, axis=1)
+        log_p = (
+            op.Log(inside_one(op, output, self.total)) if known else op.LogSoftmax(output, axis=1)
+        )
         log_p = op.Mul(log_p, target)
         if self.weight is not None:
             log_p = op.Mul(log_p, op.constant(np.array(self.weight), op.dtype(output)))

@@ -26,7 +26,13 @@ from onnxgrad.model import roles
 from onnxgrad.model.ending import ending
 from onnxgrad.notes import Note
 from onnxgrad.ort import BOUND, LARGE, HeldModel
-from onnxgrad.train.losses import Loss, NegativeLogLikelihood, Target, inside_one
+from onnxgrad.train.losses import (
+    BinaryCrossEntropyOfProbabilities,
+    Loss,
+    NegativeLogLikelihood,
+    Target,
+    inside_one,
+)
 
 OWN = Loss()  # the output is the loss itself
 
@@ -151,7 +157,7 @@ def _before_activation(
         objective.notes.append(Note("probabilities", output.name, said))
         return _logits(op, output, kind)
     if end is None:
-        return output
+        return _before_dropout(output, loss, objective)
     kind, name = end.node.op_type, type(loss).__name__
     logits = end.node.inputs[0]
     if end.mixed:
@@ -170,8 +176,21 @@ def _before_activation(
         if not only_named:  # a softmax of log-probabilities is itself, wherever they were moved
             logits = op.LogSoftmax(logits, axis=axis)
     said = f"output {output.name!r} ends in {kind}: {name} uses the logits {end.node.inputs[0].name!r} before it"
+    said += ", without the Dropout behind it" * end.dropped
     objective.notes.append(Note("logits", output.name, said))
     return end.replay(op, logits)
+
+
+def _before_dropout(output: ir.Value, loss: Loss, objective: Objective) -> ir.Value:
+    """Return probabilities, or their logarithms, as they were: zeros and doubles of them have no loss."""
+    inner = getattr(loss, "loss", loss)
+    known = isinstance(inner, (NegativeLogLikelihood, BinaryCrossEntropyOfProbabilities))
+    end = ending(output) if known else None
+    if end is None or not end.dropped or end.moves:
+        return output
+    text = f"output {output.name!r} is judged without the Dropout behind {end.node.op_type}"
+    objective.notes.append(Note("dropout", output.name, text))
+    return end.node.outputs[0]
 
 
 def _of_logarithms(loss: Loss) -> bool:

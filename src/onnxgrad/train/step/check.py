@@ -13,6 +13,7 @@ from onnxgrad.data.arrays import Batch
 from onnxgrad.data.columns import fills_missing
 from onnxgrad.errors import DataError
 from onnxgrad.graph import infer as shapes
+from onnxgrad.graph.infer import without_or_with_ones
 from onnxgrad.notes import Note
 from onnxgrad.train.losses import Target
 
@@ -76,19 +77,19 @@ class Checker:
         return ready
 
     def _fitted(self, array: np.ndarray, e: Expected) -> np.ndarray:
-        """Targets in another usual form: one-hot for labels, [N] for [N, 1]; a note says so once."""
+        """Targets in another usual form: one-hot for labels, axes of length 1 more or less; a note says so once."""
         if e.kind != "target" or e.dims is None:
             return array
         rank = len(e.dims)
         if e.classes is not None and array.ndim == rank + 1 and _is_one_hot(array, e):
             self._note(e, f"target {e.name!r} is one-hot: the place of the 1 is taken as the label")
             return array.argmax(axis=e.axis).astype(np.int64)
-        if e.classes is None and array.ndim == rank - 1 and e.dims[-1] == 1:
-            self._note(
-                e, f"target {e.name!r} has shape {list(array.shape)}: taken as a column [N, 1]"
-            )
-            return array[..., None]
-        return array
+        shape = without_or_with_ones(array.shape, e.dims)
+        if shape in (None, array.shape):
+            return array
+        taken = "a column [N, 1]" if len(shape) == 2 and array.ndim == 1 else _text(e.dims)
+        self._note(e, f"target {e.name!r} has shape {list(array.shape)}: taken as {taken}")
+        return array.reshape(shape)
 
     def _note(self, e: Expected, text: str) -> None:
         if not any(n.kind == "target" and n.subject == e.name for n in self.notes):

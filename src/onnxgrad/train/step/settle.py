@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
@@ -12,7 +13,7 @@ import onnx_ir as ir
 from onnxgrad.errors import DataError
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.ranges import Ranges, holds_probabilities
-from onnxgrad.model.ending import ending, last_operator
+from onnxgrad.model.ending import ending, last_operator, unscaled
 from onnxgrad.model.guess import PRODUCTS
 from onnxgrad.notes import Note
 from onnxgrad.train.losses import (
@@ -104,13 +105,21 @@ def _follow_targets(
 ) -> tuple[CrossEntropy, Note | None]:
     """[N, C, T] with labels [N, T] has its classes in axis 1, [N, T, C] in axis 2."""
     dims = shapes.dims(output)
-    if loss.axis is not None or dims is None or target.ndim != len(dims) - 1 or len(dims) < 3:
+    if loss.axis is not None or dims is None or len(dims) < 3:
+        return loss, None
+    ones = [
+        a
+        for a in dict.fromkeys((1, len(dims) - 1))
+        if target.ndim == len(dims) and target.shape[a] == 1
+    ]
+    target = target.squeeze(ones[0]) if len(ones) == 1 else target
+    if target.ndim != len(dims) - 1:
         return loss, None
     usual = loss.class_axis(len(dims))
-    fitting = _fitting(dims, target.shape)
+    fitting = _fitting(dims, target.shape, usual)
     if len(fitting) > 1 and not all(isinstance(d, int) for d in dims[1:]):
         dims = outputs()[output.name].shape
-        fitting = _fitting(dims, target.shape)
+        fitting = _fitting(dims, target.shape, usual)
     if len(fitting) > 1:
         shown = ", ".join(map(str, dims))
         raise DataError(
@@ -128,14 +137,16 @@ def _follow_targets(
     return replace(loss, axis=fitting[0]), Note("class axis", output.name, text, change)
 
 
-def _fitting(dims: tuple, shape: tuple[int, ...]) -> list[int]:
+def _fitting(dims: tuple, shape: tuple[int, ...], usual: int) -> list[int]:
     """The axes, of the second and the last, without which an output has the shape of the labels.
 
-    The number of classes is written in a model: an axis of open size has none.
+    The number of classes is written in a model: where the usual axis has one and the other is open, it is that
+    (256 letters, in a text of 256).
     """
     last = len(dims) - 1
     fits = [a for a in dict.fromkeys((1, last)) if _alike((*dims[:a], *dims[a + 1 :]), shape)]
-    return [a for a in fits if isinstance(dims[a], int)] or fits
+    written = [a for a in fits if isinstance(dims[a], int)]
+    return written if written == [usual] else fits
 
 
 def _alike(dims: tuple, shape: tuple[int, ...]) -> bool:
@@ -152,37 +163,69 @@ def _see_probabilities(
     """
     if getattr(loss, "probabilities", False) or ending(output, loss.activation()) is not None:
         return loss, None
-    bounded = holds_probabilities(output)
-    if isinstance(loss, NegativeLogLikelihood) and bounded:  # seen in the graph already
-        return loss, None
-    if last_operator(output) in PRODUCTS and not bounded:
+    scaled = unscaled(output)
+    if scaled is not output and loss.activation() and ending(scaled, ("LogSoftmax",)) is not None:
+        text = f"output {output.name!r} is log-probabilities times a number, and is taken as logits"
+        return loss, Note("logits", output.name, text)
+    low, high = Ranges().of(output)
+    bounded = low >= 0 and high < math.inf
+    of_logarithms = isinstance(loss, NegativeLogLikelihood)
+    if of_logarithms and (holds_probabilities(output) or _ends_in_log_softmax(loss, output)):
+        return loss, None  # seen in the graph already
+    if last_operator(output) in PRODUCTS and not bounded and not of_logarithms:
         return loss, None
     scores = outputs()[output.name]
     axis = loss.class_axis(scores.ndim)
-    total = scores.sum(axis=axis)
-    enough = scores.shape[axis] >= 2 and (bounded or total.size >= 2)
-    if not enough or scores.min() < -1e-6:
-        return loss, None
-    if not np.allclose(total, 1, atol=1e-3):
-        return loss, _no_shares(loss, output) if bounded else None
+    sums = scores.sum(axis=axis, dtype=np.float64)
+    total = float(sums.mean()) if sums.size else 0.0
+    enough = scores.shape[axis] >= 2 and (bounded or sums.size >= 2) and total > 0
+    if not enough or scores.min() < -1e-6 or not np.allclose(sums, total, rtol=1e-3, atol=0):
+        if of_logarithms:
+            _expect_logarithms(output, scores, axis)
+        return loss, _no_shares(loss, output, high) if bounded and enough else None
+    total = 1.0 if abs(total - 1) < 1e-3 else float(f"{total:.4g}")
     text = (
-        f"output {output.name!r} holds probabilities, which add up to 1 on the first batch: "
+        f"output {output.name!r} holds probabilities, which add up to {total:g} on the first batch: "
         f"{type(loss).__name__} uses their logarithms"
     )
     note = Note("probabilities", output.name, text)
     if isinstance(loss, (SoftCrossEntropy, NegativeLogLikelihood)):
-        return replace(loss, probabilities=True), note
+        return replace(loss, probabilities=True, total=total), note
     settings = {f.name: getattr(loss, f.name) for f in fields(CrossEntropy)}
-    return NegativeLogLikelihood(**settings, probabilities=True), note
+    return NegativeLogLikelihood(**settings, probabilities=True, total=total), note
 
 
-def _no_shares(loss: CrossEntropy, output: ir.Value) -> Note:
+def _no_shares(loss: CrossEntropy, output: ir.Value, high: float) -> Note:
     """Sigmoids, say, one for each class."""
     text = (
-        f"output {output.name!r} lies between 0 and 1 and does not add up to 1 over the classes: "
+        f"output {output.name!r} lies between 0 and {high:g} and does not add up to {high:g} over the classes: "
         f"{type(loss).__name__} takes it as logits"
     )
     return Note("logits", output.name, text, "--loss bce fits answers that may be true together")
+
+
+def _ends_in_log_softmax(loss: CrossEntropy, output: ir.Value) -> bool:
+    """Whether a LogSoftmax along the axis of the classes is the last that computes."""
+    end, dims = ending(output, ("LogSoftmax",)), shapes.dims(output)
+    if end is None or end.moves or not dims:
+        return False
+    axis = end.node.attributes["axis"].value if "axis" in end.node.attributes else -1
+    return axis % len(dims) == loss.class_axis(len(dims))
+
+
+def _expect_logarithms(output: ir.Value, scores: np.ndarray, axis: int) -> None:
+    """Refuse nll where the numbers of the first batch are no log-probabilities: it would train something else.
+
+    PyTorch's own would go on for ever, to minus infinity.
+    """
+    with np.errstate(over="ignore"):
+        sums = np.exp(scores.astype(np.float64)).sum(axis=axis).ravel()
+    wrong = sums[~(np.abs(sums - 1) <= 1e-2)]
+    if wrong.size:
+        raise DataError(
+            f"output {output.name!r} holds no log-probabilities: e to them adds up to {wrong[0]:.4g} over axis "
+            f"{axis} on the first batch, expected 1 for the loss nll; use cross_entropy for logits"
+        )
 
 
 def _expect_probabilities(loss: Loss, output: ir.Value, outputs: Outputs) -> None:
@@ -206,6 +249,14 @@ def _doubt_logits(wanted: Target, output: ir.Value, outputs: Outputs) -> Note | 
     """Say so where what is taken as logits could be something else: nothing shows where the numbers come from."""
     if wanted.scores != "logits" or last_operator(output) in PRODUCTS:
         return None
+    inner = unscaled(output)
+    if inner is not output and holds_probabilities(inner):
+        high = Ranges().of(output)[1]
+        raise DataError(
+            f"output {output.name!r} lies between 0 and {high:g}: probabilities times a number, which the loss bce "
+            "takes neither as logits nor as probabilities; use mse for targets of that size, or take the factor "
+            "out of the model"
+        )
     if Ranges().of(output)[0] >= 0:
         text = (
             f"output {output.name!r} is never negative, and is taken as logits: no answer can be no"
