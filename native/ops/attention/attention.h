@@ -25,14 +25,16 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// Rows of a tile: a multiple of the heights of both register tiles. Columns: a tile with the packed
-// blocks that it is made of stays in the second-level cache.
-constexpr Dim kQueryBlock = 120;
+// Rows and columns of a tile: with the packed blocks that it is made of it stays in the second-level
+// cache. A multiple of the heights of both register tiles.
+constexpr Dim kQueryBlock = 240;
 constexpr Dim kKeyBlock = 256;
-// Pieces of work that a call is cut into where its batches and heads are fewer; backward, where a
-// piece repeats less of what others do, into more.
+// Where batches and heads are fewer than so many pieces of work, rows (forward) or keys (backward)
+// are cut, too: into blocks that are still worth packing the other side for.
 constexpr Dim kAttentionPieces = 32;
-constexpr Dim kAttentionGradPieces = 64;
+constexpr Dim kLeastBlock = 64;
+// Along a causal edge, rows or keys that are multiplied together: several register tiles.
+constexpr Dim kEdgeStep = 36;
 
 // Elements from one batch, head or token to the next.
 struct HeadStrides {
@@ -52,20 +54,78 @@ struct AttentionShape {
   bool masked;
 
   Dim heads_per_group() const { return groups ? heads / groups : 0; }
-  Dim query_blocks() const { return divide_up(rows, kQueryBlock); }
-  // Rows of a block, nearly equal: 128 = 64 + 64, not 120 + 8.
-  Dim query_block() const { return divide_up(rows, larger_of(1, query_blocks())); }
-  // Key blocks of nearly equal width, whole panels each; narrow where many of them are not read at
-  // all.
-  template <class T> Dim key_block() const {
-    const Dim blocks = larger_of(1, divide_up(keys, causal ? kKeyBlock / 2 : kKeyBlock));
-    return larger_of(1, divide_up(divide_up(keys, blocks), kPanel<T>)) * kPanel<T>;
+  // Blocks of rows, `wanted` where that leaves enough for each.
+  Dim query_blocks(Dim wanted) const {
+    return larger_of(divide_up(rows, kQueryBlock), smaller_of(wanted, rows / kLeastBlock));
   }
-  // Keys that row i reads of the `count` from `first` on.
-  Dim read_by(Dim i, Dim first, Dim count) const {
-    return causal ? larger_of(0, smaller_of(count, i + 1 - first)) : count;
+  // Rows of a block, nearly equal: 250 = 125 + 125, not 240 + 10.
+  Dim query_block(Dim wanted) const { return divide_up(rows, larger_of(1, query_blocks(wanted))); }
+  // Key blocks of nearly equal width, whole panels each.
+  template <class T> Dim key_block(Dim wanted) const {
+    const Dim blocks =
+        larger_of(divide_up(keys, kKeyBlock), smaller_of(wanted, divide_up(keys, kLeastBlock)));
+    return larger_of(1, divide_up(divide_up(keys, larger_of(1, blocks)), kPanel<T>)) * kPanel<T>;
   }
 };
+
+// A tile of scores: so many rows by `count` keys, of which row i reads those before i + reach. What
+// no row reads is left out of products, along a causal edge in steps.
+struct ScoreTile {
+  Dim rows, count, reach;
+
+  static ScoreTile of(const AttentionShape& s, Dim row, Dim rows, Dim first, Dim count) {
+    return {rows, count, s.causal ? row - first + 1 : count};
+  }
+  Dim read_by(Dim row) const { return larger_of(0, smaller_of(count, row + reach)); }
+  Dim read() const { return read_by(rows - 1); }
+  bool whole() const { return reach >= count; }
+  Dim first_reader(Dim key) const { return larger_of(0, key + 1 - reach); }
+  // What products may take of a row beyond what it reads: zeros.
+  Dim end_of_zeros(Dim row) const { return smaller_of(count, read_by(row) + kEdgeStep); }
+};
+
+// scores = A · B, B packed: a column for each key.
+template <class T>
+void set_scores(const ScoreTile& t, Rows<T> a, Dim depth, const T* packed, T* scores, Dim pitch) {
+  const Dim panels = panel_count<T>(t.read());
+  if (t.whole())
+    return set_product(Part{0, t.rows, 0, panels}, a, depth, packed, t.count, scores, pitch);
+  for (Dim p = 0; p < panels; ++p)
+    set_product(Part{t.first_reader(p * kPanel<T>), t.rows, p, p + 1}, a, depth, packed, t.read(),
+                scores, pitch);
+}
+
+// C[rows][width] (+)= weights · B, B packed: a row for each key.
+template <class T> void mix_keys(bool add, const ScoreTile& t, const T* weights, Dim pitch,
+                                 const T* packed, Dim width, T* c, Dim c_pitch) {
+  const Dim panels = panel_count<T>(width);
+  const Rows<T> a{weights, pitch};
+  if (t.whole())
+    return product(add, Part{0, t.rows, 0, panels}, a, t.count, packed, width, c, c_pitch);
+  for (Dim row = 0; row < t.rows; row += kEdgeStep) {
+    const Dim end = smaller_of(row + kEdgeStep, t.rows);
+    for (Dim p = 0; p < panels; ++p)
+      product(add, Part{row, end, 0, 1}, a, t.read_by(end - 1), packed + p * t.count * kPanel<T>,
+              width - p * kPanel<T>, c + p * kPanel<T>, c_pitch);
+  }
+}
+
+// C[count][width] += weightsᵀ · B, B packed: a row for each query.
+template <class T> void add_to_keys(const ScoreTile& t, const T* weights, Dim pitch,
+                                    const T* packed, Dim width, T* c, Dim c_pitch) {
+  const Dim panels = panel_count<T>(width);
+  if (t.whole())
+    return add_product(Part{0, t.count, 0, panels}, Columns<T>{weights, pitch}, t.rows, packed,
+                       width, c, c_pitch);
+  for (Dim key = 0; key < t.read(); key += kEdgeStep) {
+    const Part part{key, smaller_of(key + kEdgeStep, t.read()), 0, 1};
+    const Dim first = t.first_reader(key);
+    for (Dim p = 0; p < panels; ++p)
+      add_product(part, Columns<T>{weights + first * pitch, pitch}, t.rows - first,
+                  packed + (p * t.rows + first) * kPanel<T>, width - p * kPanel<T>,
+                  c + p * kPanel<T>, c_pitch);
+  }
+}
 
 inline Contract with_attention_attributes(Contract c) {
   return c

@@ -33,9 +33,11 @@ const Contract& attention_grad_contract() {
 namespace {
 
 // How the work is cut. A piece owns some batches, groups and keys, and with them their parts of dK
-// and dV, and of dmask: what a mask shares along an axis is summed by one piece. A piece that does
-// not own all keys has its own dQ, and these are summed afterwards: kMostKeyCuts of them at most.
+// and dV. A piece that does not own all keys has its own dQ, and these are summed afterwards:
+// kMostKeyCuts of them at most. The same for dmask where batches or heads share a mask; where these
+// would take more than kMostMasks bytes, one piece owns all that share it.
 constexpr Dim kMostKeyCuts = 16;
+constexpr Dim kMostMasks = Dim(16) << 20;
 struct GradientCuts {
   Dim batches, groups, keys;  // pieces along each axis
   Dim count() const { return batches * groups * keys; }
@@ -47,54 +49,54 @@ template <class T> struct AttentionBackward {
   T *dq, *dk, *dv, *dmask;
   WeightDropout<T> dropout;
   GradientCuts cuts;
-  T* partial_dq;  // [cuts.keys, N, H, S, D]; null where dQ is written at once
+  T* partial_dq;    // [cuts.keys, N, H, S, D]; null where dQ is written at once
+  Dim mask_size;    // of dmask; 0 where nobody asks for it
+  T* partial_mask;  // [masks(), mask_size]; null where dmask is written at once
 
-  // Narrower blocks than forward where batches and groups give few pieces: one panel is enough.
-  Dim key_block() const {
-    const GradientCuts whole = sets();
-    const Dim wanted = divide_up(kAttentionGradPieces, larger_of(1, whole.batches * whole.groups));
-    const Dim usual = divide_up(s.keys, s.template key_block<T>());
-    const Dim blocks = larger_of(1, larger_of(usual, smaller_of(wanted, panel_count<T>(s.keys))));
-    return larger_of(1, divide_up(divide_up(s.keys, blocks), kPanel<T>)) * kPanel<T>;
-  }
+  Dim all_sets() const { return larger_of(1, s.batches * s.groups); }
+  Dim key_block() const { return s.template key_block<T>(divide_up(kAttentionPieces, all_sets())); }
   Dim key_blocks() const { return divide_up(s.keys, key_block()); }
+  Dim query_block() const { return s.query_block(1); }
   Dim pitch() const { return key_block() + lanes<T>; }
   static Dim part(Dim size, Dim cut, Dim cuts) { return size * cut / cuts; }
 
-  // Batches and groups whose gradients of the mask are added up by one piece count as one.
-  GradientCuts sets() const {
-    const bool summed = s.masked && s.mask_key != 0;
-    return {summed && s.mask_row.batch == 0 ? 1 : s.batches,
-            summed && s.mask_row.head == 0 ? 1 : s.groups, 1};
+  // Gradients of the mask that batches and groups have of their own, and add up afterwards.
+  Dim batch_masks() const { return s.mask_key && s.mask_row.batch == 0 ? s.batches : 1; }
+  Dim group_masks() const { return s.mask_key && s.mask_row.head == 0 ? s.groups : 1; }
+  Dim masks() const { return batch_masks() * group_masks(); }
+  bool masks_fit() const {
+    return bounded_product(masks() * Dim(sizeof(T)), mask_size) <= kMostMasks;
   }
 
-  // The wider the cut of keys, the more memory for dQ: no more cuts than pieces are needed, at most
-  // kMostKeyCuts, so that it grows with dQ, and at most 32 MiB. The cuts are the same whether or
-  // not dmask is asked for, and so are the bits of dQ.
-  GradientCuts cut(bool of_mask) const {
-    const Dim batches = sets().batches, groups = sets().groups;
+  // Where a cut has one block of keys, dQ is added up in the same order as without cuts: its bits do
+  // not depend on whether dmask is asked for. Longer rows have as many cuts in both cases.
+  GradientCuts cut() const {
+    const GradientCuts joint{s.batches / larger_of(1, batch_masks()),
+                             s.groups / larger_of(1, group_masks()), 1};
+    GradientCuts found = masks_fit() ? GradientCuts{s.batches, s.groups, 1} : joint;
     const Dim each = s.batches * s.heads * s.rows * s.depth * Dim(sizeof(T));
-    const Dim affordable = smaller_of((Dim(32) << 20) / larger_of(1, each), kMostKeyCuts);
-    Dim keys =
-        smaller_of(key_blocks(), divide_up(kAttentionGradPieces, larger_of(1, batches * groups)));
-    keys = smaller_of(keys, affordable);
-    if (!of_mask) return {s.batches, s.groups, larger_of(1, keys)};
-    return {batches, groups, larger_of(1, keys)};
+    const Dim most = smaller_of((Dim(32) << 20) / larger_of(1, each), kMostKeyCuts);
+    const Dim wanted = divide_up(kAttentionPieces, larger_of(1, found.count()));
+    if (key_blocks() <= most)
+      found.keys = wanted > 1 ? key_blocks() : 1;
+    else
+      found.keys = smaller_of(most, divide_up(kAttentionPieces, larger_of(1, joint.count())));
+    found.keys = larger_of(1, found.keys);
+    return found;
   }
 
   struct GradientBlocks {
-    T *keys_t, *values_t, *keys, *q, *dy, *p, *ds, *dots;
+    T *keys_t, *values_t, *keys, *q, *dy, *p, *ds;
   };
   GradientBlocks carve(Carver& carver) const {
     GradientBlocks m;
     m.keys_t = carver.take<T>(packed_size<T>(s.depth, key_block()));
     m.values_t = carver.take<T>(packed_size<T>(s.width, key_block()));
     m.keys = carver.take<T>(packed_size<T>(key_block(), s.depth));
-    m.q = carver.take<T>(packed_size<T>(kQueryBlock, s.depth));
-    m.dy = carver.take<T>(packed_size<T>(kQueryBlock, s.width));
-    m.p = carver.take<T>(kQueryBlock * pitch());
-    m.ds = carver.take<T>(kQueryBlock * pitch());
-    m.dots = carver.take<T>(kQueryBlock);
+    m.q = carver.take<T>(packed_size<T>(query_block(), s.depth));
+    m.dy = carver.take<T>(packed_size<T>(query_block(), s.width));
+    m.p = carver.take<T>(query_block() * pitch());
+    m.ds = carver.take<T>(query_block() * pitch());
     return m;
   }
 
@@ -102,6 +104,11 @@ template <class T> struct AttentionBackward {
   T* query_gradient(Dim key_cut, Dim n, Dim h, Dim row) const {
     if (!partial_dq) return dq + s.q.at(n, h, row);
     return partial_dq + (((key_cut * s.batches + n) * s.heads + h) * s.rows + row) * s.depth;
+  }
+  T* mask_gradient(Dim n, Dim g) const {
+    if (!partial_mask) return dmask;
+    const Dim batch = batch_masks() > 1 ? n : 0, group = group_masks() > 1 ? g : 0;
+    return partial_mask + (batch * group_masks() + group) * mask_size;
   }
   Dim query_pitch() const { return partial_dq ? s.depth : s.q.token; }
 
@@ -141,35 +148,35 @@ template <class T> struct AttentionBackward {
     if (dk) clear(dk + s.k_from + s.k.at(n, g, first), s.k.token, count, s.depth);
     if (dv) clear(dv + s.v_from + s.v.at(n, g, first), s.v.token, count, s.width);
     for (Dim h = g * heads; h < (g + 1) * heads; ++h)
-      for (Dim row = 0; row < s.rows; row += s.query_block()) {
-        const Dim rows = smaller_of(s.query_block(), s.rows - row);
-        if (s.read_by(row + rows - 1, first, count) > 0)
-          add_tile(key_cut, n, g, h, row, rows, first, count, m);
+      for (Dim row = 0; row < s.rows; row += query_block()) {
+        const Dim rows = smaller_of(query_block(), s.rows - row);
+        const ScoreTile tile = ScoreTile::of(s, row, rows, first, count);
+        if (tile.read() > 0) add_tile(key_cut, n, g, h, row, first, tile, m);
       }
   }
 
-  void add_tile(Dim key_cut, Dim n, Dim g, Dim h, Dim row, Dim rows, Dim first, Dim count,
+  void add_tile(Dim key_cut, Dim n, Dim g, Dim h, Dim row, Dim first, const ScoreTile& tile,
                 const GradientBlocks& m) const {
     const T *queries = q + s.q.at(n, h, row), *cotangents = dy + s.y.at(n, h, row);
-    const Dim read = s.read_by(row + rows - 1, first, count);  // by the last row; others read less
-    const Part tile{0, rows, 0, panel_count<T>(read)};
-    set_product(tile, Rows<T>{queries, s.q.token}, s.depth, m.keys_t, read, m.p, pitch());
-    set_product(tile, Rows<T>{cotangents, s.y.token}, s.width, m.values_t, read, m.ds, pitch());
-    for (Dim i = 0; i < rows; ++i) {
-      m.dots[i] = dot(cotangents + i * s.y.token, y + s.y.at(n, h, row + i));
-      row_gradient(n, h, row + i, first, count, m.dots[i], m.p + i * pitch(), m.ds + i * pitch());
+    T* mask_out = dmask ? mask_gradient(n, g) : nullptr;
+    set_scores(tile, Rows<T>{queries, s.q.token}, s.depth, m.keys_t, m.p, pitch());
+    set_scores(tile, Rows<T>{cotangents, s.y.token}, s.width, m.values_t, m.ds, pitch());
+    for (Dim i = 0; i < tile.rows; ++i) {
+      const T row_dot = dot(cotangents + i * s.y.token, y + s.y.at(n, h, row + i));
+      row_gradient(n, h, row, i, first, tile, row_dot, m.p + i * pitch(), m.ds + i * pitch(),
+                   mask_out);
     }
-    add_product(Part{0, rows, 0, panel_count<T>(s.depth)}, Rows<T>{m.ds, pitch()}, count, m.keys,
-                s.depth, query_gradient(key_cut, n, h, row), query_pitch());
+    mix_keys(true, tile, m.ds, pitch(), m.keys, s.depth, query_gradient(key_cut, n, h, row),
+             query_pitch());
     if (dv) {
-      pack(cotangents, s.y.token, rows, s.width, m.dy);
-      add_product(Part{0, read, 0, panel_count<T>(s.width)}, Columns<T>{m.p, pitch()}, rows, m.dy,
-                  s.width, dv + s.v_from + s.v.at(n, g, first), s.v.token);
+      pack(cotangents, s.y.token, tile.rows, s.width, m.dy);
+      add_to_keys(tile, m.p, pitch(), m.dy, s.width, dv + s.v_from + s.v.at(n, g, first),
+                  s.v.token);
     }
     if (dk) {
-      pack(queries, s.q.token, rows, s.depth, m.q);
-      add_product(Part{0, read, 0, panel_count<T>(s.depth)}, Columns<T>{m.ds, pitch()}, rows, m.q,
-                  s.depth, dk + s.k_from + s.k.at(n, g, first), s.k.token);
+      pack(queries, s.q.token, tile.rows, s.depth, m.q);
+      add_to_keys(tile, m.ds, pitch(), m.q, s.depth, dk + s.k_from + s.k.at(n, g, first),
+                  s.k.token);
     }
   }
 
@@ -182,39 +189,52 @@ template <class T> struct AttentionBackward {
   }
 
   // Of one row: scores become the weights that met the values, dY·Vᵀ becomes scale·dS; dS is added
-  // to dmask.
-  void row_gradient(Dim n, Dim h, Dim row, Dim first, Dim count, T row_dot, T* p, T* ds) const {
-    const Dim read = s.read_by(row, first, count);
+  // to the gradient of the mask.
+  void row_gradient(Dim n, Dim h, Dim from, Dim i_row, Dim first, const ScoreTile& tile, T row_dot,
+                    T* p, T* ds, T* mask_out) const {
+    const Dim row = from + i_row, read = tile.read_by(i_row), end = tile.end_of_zeros(i_row);
     const Dim at_mask = s.mask_row.at(n, h, row) + first * s.mask_key;
     const T* parts = lse + 2 * ((n * s.heads + h) * s.rows + row);
     // A row that reads nothing has −inf: its weights are 0, not exp(−inf + inf).
     const bool nothing = parts[0] == -std::numeric_limits<T>::infinity();
     const Vec<T> shift = splat<T>(nothing ? T(0) : parts[0]),
                  log_sum = splat<T>(nothing ? T(0) : parts[1]);
-    const Vec<T> dots = splat<T>(row_dot);
+    const Vec<T> dots = splat<T>(row_dot), scale = splat<T>(T(s.scale));
+    // a number added to all of a row changes nothing: its gradient is 0
+    T* out = mask_out && s.mask_key ? mask_out + at_mask : nullptr;
+    const bool at_once = !dropout && !out;
     each_score<T>(p, read, T(s.scale), mask ? mask + at_mask : nullptr, s.mask_key,
                   [&](Dim i, Dim some, Vec<T> score) ONNXGRAD_LAMBDA {
-                    store_some<T>(p + i, detail::exp_negative<T>((score - shift) - log_sum), some);
+                    const Vec<T> weight = detail::exp_negative<T>((score - shift) - log_sum);
+                    store_some<T>(p + i, weight, some);
+                    if (!at_once) return;
+                    store_some<T>(ds + i, weight * (load_some<T>(ds + i, some) - dots) * scale,
+                                  some);
                   });
-    if (dropout) {
+    for (Dim i = read; i < end; ++i) p[i] = ds[i] = T(0);
+    if (at_once) return;
+    if (dropout)
       dropout.each(((n * s.heads + h) * s.rows + row) * s.keys + first, read, [&](Dim i, T factor) {
         ds[i] = p[i] * (ds[i] * factor - row_dot);
         p[i] *= factor;
       });
-    } else {
-      each_register<T>(0, read, [&](Dim i, Dim some) ONNXGRAD_LAMBDA {
-        store_some<T>(ds + i, load_some<T>(p + i, some) * (load_some<T>(ds + i, some) - dots),
-                      some);
-      });
-    }
-    for (Dim i = read; i < count; ++i) p[i] = ds[i] = T(0);
-    if (dmask && s.mask_key)  // a number added to all of a row changes nothing: its gradient is 0
-      each_register<T>(0, read, [&](Dim i, Dim some) ONNXGRAD_LAMBDA {
-        T* out = dmask + at_mask + i;
-        store_some<T>(out, load_some<T>(out, some) + load_some<T>(ds + i, some), some);
-      });
     each_register<T>(0, read, [&](Dim i, Dim some) ONNXGRAD_LAMBDA {
-      store_some<T>(ds + i, load_some<T>(ds + i, some) * T(s.scale), some);
+      Vec<T> gradient = load_some<T>(ds + i, some);
+      if (!dropout) gradient = load_some<T>(p + i, some) * (gradient - dots);
+      if (out) store_some<T>(out + i, load_some<T>(out + i, some) + gradient, some);
+      store_some<T>(ds + i, gradient * scale, some);
+    });
+  }
+
+  // dmask = the sum of what batches and groups found, in their order.
+  void sum_masks(Call& call) const {
+    call.parallel_ranges(mask_size, kReduceBlock * 8, [&](Dim from, Dim to) {
+      each_register<T>(from, to, [&](Dim i, Dim some) ONNXGRAD_LAMBDA {
+        Vec<T> sum{};
+        for (Dim m = 0; m < masks(); ++m)
+          sum += load_some<T>(partial_mask + m * mask_size + i, some);
+        store_some<T>(dmask + i, sum, some);
+      });
     });
   }
 
@@ -267,13 +287,17 @@ template <class T> void attention_grad(Call& call) {
                             nullptr,
                             WeightDropout<T>(call),
                             {},
+                            nullptr,
+                            call.wants("dmask") ? call.shape("mask").size() : 0,
                             nullptr};
-  back.cuts = back.cut(call.wants("dmask"));
+  back.cuts = back.cut();
   Carver count(nullptr);
   back.carve(count);
   Workspace space;
   const Dim queries = s.batches * s.heads * s.rows * s.depth;
   const auto partial = space.shared<T>(back.cuts.keys > 1 ? back.cuts.keys * queries : 0);
+  const bool masks = back.mask_size > 0 && back.masks() > 1 && back.masks_fit();
+  const auto partial_mask = space.shared<T>(masks ? back.masks() * back.mask_size : 0);
   const auto scratch = space.scratch<char>(count.bytes(), larger_of(1, back.cuts.count()));
   Workspace::acquire(call, space.bytes());
   back.dq = call.output<T>("dQ").data();
@@ -283,14 +307,17 @@ template <class T> void attention_grad(Call& call) {
   back.dmask = dmask.data();
   space.open();
   if (back.cuts.keys > 1) back.partial_dq = space[partial].data();
-  call.parallel_ranges(dmask.size(), Dim(1) << 16, [&](Dim from, Dim to) {
-    std::fill(dmask.data() + from, dmask.data() + to, T(0));
+  if (masks) back.partial_mask = space[partial_mask].data();
+  const Span<T> summed = masks ? space[partial_mask] : dmask;
+  call.parallel_ranges(summed.size(), Dim(1) << 16, [&](Dim from, Dim to) {
+    std::fill(summed.data() + from, summed.data() + to, T(0));
   });
   call.parallel_for(back.cuts.count(), [&](Dim piece) {
     const auto mine = space.borrow(scratch);
     back.run(piece, mine.data());
   });
   if (back.partial_dq) back.sum_queries(call);
+  if (back.partial_mask) back.sum_masks(call);
 }
 ONNXGRAD_FLOAT_AND_DOUBLE(attention_grad)
 

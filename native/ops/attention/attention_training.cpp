@@ -42,9 +42,12 @@ template <class T> struct AttentionForward {
   T *y, *lse;
   WeightDropout<T> dropout;
 
-  Dim key_block() const { return s.template key_block<T>(); }
+  Dim key_block() const { return s.template key_block<T>(1); }
+  Dim wanted() const { return divide_up(kAttentionPieces, larger_of(1, s.batches * s.heads)); }
+  Dim query_blocks() const { return s.query_blocks(wanted()); }
+  Dim query_block() const { return s.query_block(wanted()); }
   Dim pitch() const { return key_block() + lanes<T>; }  // not a power of two
-  Dim blocks_per_group() const { return s.heads_per_group() * s.query_blocks(); }
+  Dim blocks_per_group() const { return s.heads_per_group() * query_blocks(); }
   // Pieces that the blocks of a group are cut into.
   Dim cuts() const {
     const Dim sets = larger_of(1, s.batches * s.groups);
@@ -61,8 +64,8 @@ template <class T> struct AttentionForward {
     ForwardBlocks m;
     m.keys = carver.take<T>(packed_size<T>(s.depth, key_block()));
     m.values = carver.take<T>(packed_size<T>(key_block(), s.width));
-    m.tile = carver.take<T>(kQueryBlock * pitch());
-    m.states = carver.take<RowState<T>>(most_blocks() * kQueryBlock);
+    m.tile = carver.take<T>(query_block() * pitch());
+    m.states = carver.take<RowState<T>>(most_blocks() * query_block());
     return m;
   }
 
@@ -74,44 +77,39 @@ template <class T> struct AttentionForward {
     const Dim cut = piece % cuts(), set = piece / cuts(), n = set / s.groups, g = set % s.groups;
     const Dim from = blocks_per_group() * cut / cuts(),
               to = blocks_per_group() * (cut + 1) / cuts();
-    for (Dim i = 0; i < (to - from) * kQueryBlock; ++i)
+    for (Dim i = 0; i < (to - from) * query_block(); ++i)
       m.states[i] = {-std::numeric_limits<T>::infinity(), T(0)};
     for (Dim first = 0; first < s.keys; first += key_block()) {
       const Dim count = smaller_of(key_block(), s.keys - first);
       pack_transposed(k + s.k_from + s.k.at(n, g, first), s.k.token, s.depth, count, m.keys);
       pack(v + s.v_from + s.v.at(n, g, first), s.v.token, count, s.width, m.values);
       for (Dim b = from; b < to; ++b)
-        add_block(n, g, b, first, count, m, m.states + (b - from) * kQueryBlock);
+        add_block(n, g, b, first, count, m, m.states + (b - from) * query_block());
     }
-    for (Dim b = from; b < to; ++b) finish(n, g, b, m.states + (b - from) * kQueryBlock);
+    for (Dim b = from; b < to; ++b) finish(n, g, b, m.states + (b - from) * query_block());
   }
 
-  Dim head_of(Dim g, Dim block) const { return g * s.heads_per_group() + block / s.query_blocks(); }
-  Dim row_of(Dim block) const { return block % s.query_blocks() * s.query_block(); }
-  Dim rows_of(Dim block) const { return smaller_of(s.query_block(), s.rows - row_of(block)); }
+  Dim head_of(Dim g, Dim block) const { return g * s.heads_per_group() + block / query_blocks(); }
+  Dim row_of(Dim block) const { return block % query_blocks() * query_block(); }
+  Dim rows_of(Dim block) const { return smaller_of(query_block(), s.rows - row_of(block)); }
 
   void add_block(Dim n, Dim g, Dim block, Dim first, Dim count, const ForwardBlocks& m,
                  RowState<T>* states) const {
     const Dim h = head_of(g, block), row = row_of(block), rows = rows_of(block);
-    const Dim read = s.read_by(row + rows - 1, first, count);
-    if (read == 0) return;
-    set_product(Part{0, rows, 0, panel_count<T>(read)}, Rows<T>{q + s.q.at(n, h, row), s.q.token},
-                s.depth, m.keys, read, m.tile, pitch());
+    const ScoreTile tile = ScoreTile::of(s, row, rows, first, count);
+    if (tile.read() == 0) return;
+    set_scores(tile, Rows<T>{q + s.q.at(n, h, row), s.q.token}, s.depth, m.keys, m.tile, pitch());
     T* out = y + s.y.at(n, h, row);
     for (Dim i = 0; i < rows; ++i)
-      weights_of_row(n, h, row + i, first, count, m.tile + i * pitch(), states[i],
+      weights_of_row(n, h, row, i, first, tile, m.tile + i * pitch(), states[i],
                      out + i * s.y.token);
-    const Part all{0, rows, 0, panel_count<T>(s.width)};
-    if (first == 0)
-      set_product(all, Rows<T>{m.tile, pitch()}, count, m.values, s.width, out, s.y.token);
-    else
-      add_product(all, Rows<T>{m.tile, pitch()}, count, m.values, s.width, out, s.y.token);
+    mix_keys(first > 0, tile, m.tile, pitch(), m.values, s.width, out, s.y.token);
   }
 
   // Scores become exp(score − greatest), and what was summed so far is put on the same footing.
-  void weights_of_row(Dim n, Dim h, Dim row, Dim first, Dim count, T* x, RowState<T>& state,
-                      T* out) const {
-    const Dim read = s.read_by(row, first, count);
+  void weights_of_row(Dim n, Dim h, Dim from, Dim i_row, Dim first, const ScoreTile& tile, T* x,
+                      RowState<T>& state, T* out) const {
+    const Dim row = from + i_row, read = tile.read_by(i_row), end = tile.end_of_zeros(i_row);
     const T* added = mask ? mask + s.mask_row.at(n, h, row) + first * s.mask_key : nullptr;
     Vec<T> most = splat<T>(state.greatest);
     each_score<T>(x, read, T(s.scale), added, s.mask_key,
@@ -125,7 +123,7 @@ template <class T> struct AttentionForward {
     Vec<T> sum{};
     if (greatest ==
         -std::numeric_limits<T>::infinity()) {  // nothing to read: score − greatest would be NaN
-      for (Dim i = 0; i < count; ++i) x[i] = x[i] == x[i] ? T(0) : x[i];
+      for (Dim i = 0; i < read; ++i) x[i] = x[i] == x[i] ? T(0) : x[i];
     } else {
       const Vec<T> shift = splat<T>(greatest);
       each_register<T>(0, read, [&](Dim i, Dim some) ONNXGRAD_LAMBDA {
@@ -135,7 +133,7 @@ template <class T> struct AttentionForward {
       });
       rescale(state, greatest, first, out);
     }
-    for (Dim i = read; i < count; ++i) x[i] = T(0);
+    for (Dim i = read; i < end; ++i) x[i] = T(0);
     state.sum += sum_lanes<T>(sum), state.greatest = greatest;
     if (dropout)
       dropout.each(((n * s.heads + h) * s.rows + row) * s.keys + first, read,
