@@ -148,7 +148,8 @@ def _attention(title, n, h, s, d, causal=0):
     yield bench("AttentionTraining", title, forward, share="fma", flops=2 * products, target=1.0,
                 causal=causal, **samples)  # fmt: skip
     yield bench("AttentionGrad", title, backward, torch_setup=f"kept = {forward}", share="fma", flops=5 * products,
-                target=1.0, causal=causal, dY=normal(n, h, s, d), derive=_attended(causal), **samples)  # fmt: skip
+                target=1.0, causal=causal, dY=normal(n, h, s, d), derive=_attended(causal),
+                outputs=("dQ", "dK", "dV"), **samples)  # fmt: skip
 
 
 def _linear(title, rows, depth, columns):

@@ -131,10 +131,10 @@ template <class T, class A> void tile_of_panel(Addend<T> addend, A a, Dim rows, 
 // One to three rows: the panels are read once and nothing
 // is reused, so as many of them as possible side by side.
 template <int V, class T, class A> void product_of_few_rows(Addend<T> addend, Part part, A a,
-                                                            Dim depth, const T* packed, Dim columns,
-                                                            T* c, Dim c_pitch) {
+                                                            Dim depth, const T* packed, Dim pitch,
+                                                            Dim columns, T* c, Dim c_pitch) {
   constexpr Dim together = V / 2;
-  const Dim rows = part.row_end - part.row, pitch = depth * kPanel<T>;
+  const Dim rows = part.row_end - part.row;
   const auto function = tile_function<V, V == 8 ? 1 : 3, T, A>(rows);
   Dim p = part.panel;
   for (; p + together <= part.panel_end && p * kPanel<T> + V * lanes<T> <= columns; p += together)
@@ -173,14 +173,14 @@ template <class T, class A> void panel_tile(bool add, A a, Dim rows, Dim depth, 
 }
 
 template <class T, class A> void product(Addend<T> addend, Part part, A a, Dim depth,
-                                         const T* packed, Dim columns, T* c, Dim c_pitch) {
-  const Dim rows = part.row_end - part.row;
+                                         const T* packed, Dim packed_depth, Dim columns, T* c,
+                                         Dim c_pitch) {
+  const Dim rows = part.row_end - part.row, panel_pitch = packed_depth * kPanel<T>;
   if (rows <= 0 || part.panel >= part.panel_end) return;
   if (rows == 1 && depth <= kDepthBlock<T>)
-    return product_of_few_rows<8>(addend, part, a, depth, packed, columns, c, c_pitch);
+    return product_of_few_rows<8>(addend, part, a, depth, packed, panel_pitch, columns, c, c_pitch);
   if (rows <= 3 && depth <= kDepthBlock<T>)
-    return product_of_few_rows<4>(addend, part, a, depth, packed, columns, c, c_pitch);
-  const Dim panel_pitch = depth * kPanel<T>;
+    return product_of_few_rows<4>(addend, part, a, depth, packed, panel_pitch, columns, c, c_pitch);
   const Dim blocks = (rows + kRowBlock - 1) / kRowBlock;
   for (Dim block = 0; block < blocks; ++block) {
     const Part rows_part{part.row + rows * block / blocks, part.row + rows * (block + 1) / blocks,
@@ -228,8 +228,8 @@ template <class T> void pack_transposed_panels(const T* b, Dim pitch, Dim depth,
   }
 }
 
-#define ONNXGRAD_PRODUCTS(T, A)                                                 \
-  template void product<T, A>(Addend<T>, Part, A, Dim, const T*, Dim, T*, Dim); \
+#define ONNXGRAD_PRODUCTS(T, A)                                                      \
+  template void product<T, A>(Addend<T>, Part, A, Dim, const T*, Dim, Dim, T*, Dim); \
   template void panel_tile<T, A>(bool, A, Dim, Dim, const T*, T*, Dim, Dim);
 #define ONNXGRAD_PACKERS(T)                                      \
   template void pack_part<T>(const T*, Dim, Dim, Dim, T*, Part); \

@@ -89,8 +89,16 @@ template <class T> struct Addend {
 // C = addend + A · B for one part of C[M][columns]; `packed` is B[depth][columns] in panels. A is
 // Rows, Columns or Gathered; it and the addend cover all of C: `part` chooses among the rows.
 // depth 0 is a product of zeros.
+//
+// Of a B with more rows than `depth` its `packed_depth` is given, and `packed` points to the first
+// row that counts.
 template <class T, class A> void product(Addend<T> addend, Part part, A a, Dim depth,
-                                         const T* packed, Dim columns, T* c, Dim c_pitch);
+                                         const T* packed, Dim packed_depth, Dim columns, T* c,
+                                         Dim c_pitch);
+template <class T, class A> void product(Addend<T> addend, Part part, A a, Dim depth,
+                                         const T* packed, Dim columns, T* c, Dim c_pitch) {
+  product<T, A>(addend, part, a, depth, packed, depth, columns, c, c_pitch);
+}
 
 template <class T, class A>
 void set_product(Part part, A a, Dim depth, const T* packed, Dim columns, T* c, Dim c_pitch) {

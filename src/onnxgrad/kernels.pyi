@@ -844,7 +844,7 @@ def linear_grad(
     outputs: Iterable[str] | None = ...,
     out: Out = ...,
 ) -> LinearGradResult:
-    """Gradient of a linear layer, Y = X·W + B."""
+    """Gradient of a linear layer, Y = X·W + B. Rows of dY that are all zero (padding, ignored labels) take part in no product."""
 
 def mat_mul_n_bits_training(
     A: Array,

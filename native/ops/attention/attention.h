@@ -103,10 +103,9 @@ template <class T> void mix_keys(bool add, const ScoreTile& t, const T* weights,
   if (t.whole())
     return product(add, Part{0, t.rows, 0, panels}, a, t.count, packed, width, c, c_pitch);
   for (Dim row = 0; row < t.rows; row += kEdgeStep) {
-    const Dim end = smaller_of(row + kEdgeStep, t.rows);
-    for (Dim p = 0; p < panels; ++p)
-      product(add, Part{row, end, 0, 1}, a, t.read_by(end - 1), packed + p * t.count * kPanel<T>,
-              width - p * kPanel<T>, c + p * kPanel<T>, c_pitch);
+    const Part part{row, smaller_of(row + kEdgeStep, t.rows), 0, panels};
+    const Addend<T> addend = add ? Addend<T>{c, c_pitch} : Addend<T>{};
+    product(addend, part, a, t.read_by(part.row_end - 1), packed, t.count, width, c, c_pitch);
   }
 }
 
@@ -118,12 +117,10 @@ template <class T> void add_to_keys(const ScoreTile& t, const T* weights, Dim pi
     return add_product(Part{0, t.count, 0, panels}, Columns<T>{weights, pitch}, t.rows, packed,
                        width, c, c_pitch);
   for (Dim key = 0; key < t.read(); key += kEdgeStep) {
-    const Part part{key, smaller_of(key + kEdgeStep, t.read()), 0, 1};
+    const Part part{key, smaller_of(key + kEdgeStep, t.read()), 0, panels};
     const Dim first = t.first_reader(key);
-    for (Dim p = 0; p < panels; ++p)
-      add_product(part, Columns<T>{weights + first * pitch, pitch}, t.rows - first,
-                  packed + (p * t.rows + first) * kPanel<T>, width - p * kPanel<T>,
-                  c + p * kPanel<T>, c_pitch);
+    product(Addend<T>{c, c_pitch}, part, Columns<T>{weights + first * pitch, pitch}, t.rows - first,
+            packed + first * kPanel<T>, t.rows, width, c, c_pitch);
   }
 }
 

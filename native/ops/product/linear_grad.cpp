@@ -1,10 +1,14 @@
+#include <algorithm>
+
 #include "ops/product/linear.h"
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
 const Contract& linear_grad_contract() {
   static const Contract c = Contract("LinearGrad")
-                                .summary("Gradient of a linear layer, Y = X·W + B.")
+                                .summary(
+                                    "Gradient of a linear layer, Y = X·W + B. Rows of dY that are "
+                                    "all zero (padding, ignored labels) take part in no product.")
                                 .formula("dX = dY·Wᵀ; dW = Xᵀ·dY; dB = Σ dY over the rows")
                                 .accuracy(Measure::rms, 2e-6, 1e-14)
                                 .input("dY", "T[rows..., N]", "cotangent of Y")
@@ -18,23 +22,65 @@ const Contract& linear_grad_contract() {
 
 namespace {
 
+// The rows with cotangents, as runs. Fewer zero rows than kLeastGap in a row are not worth a cut; of
+// more runs than kMostRuns all rows are one.
+constexpr Dim kLeastGap = 16;
+constexpr int kMostRuns = 64;
+struct Runs {
+  Dim first[kMostRuns], end[kMostRuns];
+  int count = 0;
+
+  static Runs of(const unsigned char* live, Dim rows) {
+    Runs runs;
+    for (Dim i = 0; i < rows; ++i) {
+      if (!live[i]) continue;
+      if (runs.count == 0 || i - runs.end[runs.count - 1] >= kLeastGap) {
+        if (runs.count == kMostRuns) return all(rows);
+        runs.first[runs.count++] = i;
+      }
+      runs.end[runs.count - 1] = i + 1;
+    }
+    return runs;
+  }
+  static Runs all(Dim rows) {
+    Runs runs;
+    runs.count = 1, runs.first[0] = 0, runs.end[0] = rows;
+    return runs;
+  }
+};
+
+// Rows that one piece looks at for zeros: most have a number at their beginning.
+constexpr Dim kRowsLookedAt = 256;
+
 template <class T> struct LinearBackward {
   const LinearShape s;
   const T *dy, *x, *w;
   T *dx, *dw, *db;
   T *packed_dy, *packed_w;
+  unsigned char* live;  // of each row: whether its cotangents are not all zero
 
-  // Panels of dY for dW, and of Wᵀ for dX: one block of columns of W.
+  // Panels of dY for dW, and of Wᵀ for dX: one block of columns of W. Which rows of dY are zero.
   void pack_block(Call& call, Dim first, Dim columns) const {
     const auto of_dy = PackingCuts<T>::of(s.rows, columns);
     const Dim count_dy = dw ? of_dy.count() : 0, tall = dx ? panel_count<T>(s.depth) : 0;
     const Dim each = larger_of(1, kPackedGrain / (kPanel<T> * larger_of(1, columns)));
-    call.parallel_for(count_dy + divide_up(tall, each), [&](Dim piece) {
+    const Dim packs = count_dy + divide_up(tall, each);
+    call.parallel_for(packs + divide_up(s.rows, kRowsLookedAt), [&](Dim piece) {
+      if (piece >= packs) return look_at_rows((piece - packs) * kRowsLookedAt, first, columns);
       if (piece < count_dy)
         return pack_part(dy + first, s.columns, s.rows, columns, packed_dy, of_dy.part(piece));
       const Dim from = (piece - count_dy) * each, to = smaller_of(from + each, tall);
       pack_transposed_panels(w + first, s.columns, columns, s.depth, packed_w, from, to);
     });
+  }
+
+  void look_at_rows(Dim from, Dim first, Dim columns) const {
+    for (Dim i = from; i < smaller_of(from + kRowsLookedAt, s.rows); ++i) {
+      const T* row = dy + i * s.columns + first;
+      Dim c = 0;
+      while (c < columns && row[c] == T(0)) ++c;
+      live[i] = c < columns;
+    }
   }
 
   // dB of the columns of one panel, from the packed panel where there is one.
@@ -71,18 +117,52 @@ template <class T> struct LinearBackward {
     const auto of_dx = ProductCuts<T>::of(dx ? s.rows : 0, columns, s.depth);
     const auto of_dw = ProductCuts<T>::of(dw ? s.depth : 0, s.rows, columns, kLeastRows / 2);
     const Dim count_dx = dx ? of_dx.count() : 0, count_dw = dw ? of_dw.count() : 0;
+    const Runs runs = Runs::of(live, s.rows);
     const Dim products = count_dx + count_dw, sums = db ? panel_count<T>(columns) : 0;
     call.parallel_for(products + sums, [&](Dim piece) {
       if (piece >= products) return sum_panel(piece - products, first, columns);
       if (piece >= count_dx)
-        return set_product(of_dw.part(piece - count_dx), Columns<T>{x, s.depth}, s.rows, packed_dy,
-                           columns, dw + first, s.columns);
-      const Rows<T> rows{dy + first, s.columns};
-      if (first == 0)
-        set_product(of_dx.part(piece), rows, columns, packed_w, s.depth, dx, s.depth);
+        multiply_weights(of_dw.part(piece - count_dx), runs, first, columns);
       else
-        add_product(of_dx.part(piece), rows, columns, packed_w, s.depth, dx, s.depth);
+        multiply_rows(of_dx.part(piece), runs, first, columns);
     });
+  }
+
+  // dX (+)= dY·Wᵀ for the columns of W that are packed; 0 for rows without cotangents.
+  void multiply_rows(Part part, const Runs& runs, Dim first, Dim columns) const {
+    Dim done = part.row;
+    for (int r = 0; r < runs.count; ++r) {
+      const Part live{larger_of(part.row, runs.first[r]), smaller_of(part.row_end, runs.end[r]),
+                      part.panel, part.panel_end};
+      if (live.row >= live.row_end) continue;
+      if (first == 0) clear_rows(done, live.row, part);
+      product(first > 0, live, Rows<T>{dy + first, s.columns}, columns, packed_w, s.depth, dx,
+              s.depth);
+      done = live.row_end;
+    }
+    if (first == 0) clear_rows(done, part.row_end, part);
+  }
+  void clear_rows(Dim from, Dim to, Part part) const {
+    clear(dx, s.depth, s.depth, Part{from, to, part.panel, part.panel_end});
+  }
+  // The part of a matrix of so many columns.
+  static void clear(T* c, Dim pitch, Dim columns, Part part) {
+    const Dim left = part.panel * kPanel<T>,
+              right = smaller_of(part.panel_end * kPanel<T>, columns);
+    for (Dim i = part.row; i < part.row_end; ++i)
+      std::fill(c + i * pitch + left, c + i * pitch + right, T(0));
+  }
+
+  // dW = Xᵀ·dY for the columns that are packed.
+  void multiply_weights(Part part, const Runs& runs, Dim first, Dim columns) const {
+    T* c = dw + first;
+    if (runs.count == 0) clear(c, s.columns, columns, part);
+    for (int r = 0; r < runs.count; ++r) {
+      const Dim from = runs.first[r], depth = runs.end[r] - from;
+      const Addend<T> before = r > 0 ? Addend<T>{c, s.columns} : Addend<T>{};
+      product(before, part, Columns<T>{x + from * s.depth, s.depth}, depth,
+              packed_dy + from * kPanel<T>, s.rows, columns, c, s.columns);
+    }
   }
 };
 
@@ -94,6 +174,7 @@ template <class T> void linear_grad(Call& call) {
   Workspace space;
   const auto packed_dy = space.shared<T>(call.wants("dW") ? packed_size<T>(s.rows, block) : 0);
   const auto packed_w = space.shared<T>(call.wants("dX") ? packed_size<T>(block, s.depth) : 0);
+  const auto live = space.shared<unsigned char>(s.rows);
   Workspace::acquire(call, space.bytes());
   const T *dy = call.input<T>("dY").data(), *x = call.input<T>("X").data();
   const Span<T> dx = call.optional_output<T>("dX"), dw = call.optional_output<T>("dW"),
@@ -107,7 +188,8 @@ template <class T> void linear_grad(Call& call) {
                                dw.data(),
                                db.data(),
                                space[packed_dy].data(),
-                               space[packed_w].data()};
+                               space[packed_w].data(),
+                               space[live].data()};
   for (Dim first = 0; first < s.columns || first == 0; first += block) {
     const Dim columns = smaller_of(block, s.columns - first);
     back.pack_block(call, first, columns);

@@ -17,7 +17,7 @@ def test_a_shared_masks_gradient_is_the_sum(title, axes):
     n, h, s = SHARED[title]
     rng = np.random.default_rng(5)
     q, k, v, dy = (rng.normal(size=(n, h, s, 4)).astype(np.float32) for _ in range(4))
-    shape = tuple(1 if a in axes else size for a, size in enumerate((n, h))) + (s, s)
+    shape = (*(1 if a in axes else size for a, size in enumerate((n, h))), s, s)
     mask = rng.normal(size=shape).astype(np.float32)
     y, lse = kernels.attention_training(q, k, v, mask)
     *others, dmask = kernels.attention_grad(dy, y, lse, q, k, v, mask)
@@ -27,5 +27,5 @@ def test_a_shared_masks_gradient_is_the_sum(title, axes):
         dmask, expected.sum(axes, keepdims=True, dtype=np.float64), atol=1e-6
     )
     without = kernels.attention_grad(dy, y, lse, q, k, v, mask, outputs=("dQ", "dK", "dV"))
-    for name, a, b in zip(("dQ", "dK", "dV"), others, without, strict=True):
+    for name, a, b in zip(("dQ", "dK", "dV"), others, without[:3], strict=True):
         np.testing.assert_array_equal(a, b, err_msg=name)
