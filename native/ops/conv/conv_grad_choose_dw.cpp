@@ -1,5 +1,6 @@
 // The algorithms for dW, and the choice among them; dBias by itself.
 #include "ops/conv/conv_grad_depthwise.h"
+#include "ops/conv/conv_grad_depthwise_lanes.h"
 #include "ops/conv/conv_grad_direct_dw.h"
 #include "ops/conv/conv_grad_few_numbers.h"
 #include "ops/conv/conv_grad_plain.h"
@@ -21,6 +22,7 @@ std::unique_ptr<FilterGradient<T>> choose_dw(const ConvShape& s, std::int64_t wi
     if (may && suits_winograd(s) && plan<WinogradDw<T, 2>>(chosen, s)) return chosen;
     if (may && suits_strided_winograd(s) && plan<WinogradDw<T, 2, 2>>(chosen, s)) return chosen;
   }
+  if (fast && DepthwiseLanesDw<T>::suits(s) && plan<DepthwiseLanesDw<T>>(chosen, s)) return chosen;
   if (fast && is_depthwise(s, 4) && plan<DepthwiseDw<T>>(chosen, s)) return chosen;
   if (fast && plan<DirectDw<T>>(chosen, s)) return chosen;
   return std::make_unique<PlainDw<T>>(s);

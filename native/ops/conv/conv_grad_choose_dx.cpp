@@ -1,6 +1,7 @@
 // The algorithms for dX, which are those for Y too, and the choice among them.
 #include "ops/conv/conv_forward.h"
 #include "ops/conv/conv_grad_depthwise.h"
+#include "ops/conv/conv_grad_depthwise_lanes.h"
 #include "ops/conv/conv_grad_depthwise_strided.h"
 #include "ops/conv/conv_grad_direct_dx.h"
 #include "ops/conv/conv_grad_few_channels_dx.h"
@@ -35,6 +36,7 @@ std::unique_ptr<InputGradient<T>> choose_fast_dx(const ConvShape& s, std::int64_
   }
   if (fast && is_3x3_stride_1(s) && is_depthwise(s, 1) && plan<DepthwiseDx<T>>(chosen, s))
     return chosen;
+  if (fast && DepthwiseLanesDx<T>::suits(s) && plan<DepthwiseLanesDx<T>>(chosen, s)) return chosen;
   if (fast && is_strided_depthwise<T>(s) && plan<DepthwiseStridedDx<T>>(chosen, s)) return chosen;
   if (fast && s.channels <= kFewChannels && plan<FewChannelsDx<T>>(chosen, s)) return chosen;
   if (fast && plan<DirectDx<T>>(chosen, s)) return chosen;
@@ -56,6 +58,8 @@ template <class T> std::unique_ptr<InputGradient<T>> choose_forward(const ConvSh
   const bool fast = s.rank() <= 3 && !empty(s);
   const bool strided = is_strided(turned);
   const bool own_3x3 = is_3x3_stride_1(s) && s.filters == 1;  // DepthwiseDx needs no copy of X
+  const bool by_lanes = fast && DepthwiseLanesDx<T>::suits(turned);
+  if (by_lanes && plan<DepthwiseLanesDx<T>>(chosen, turned)) return chosen;
   if (fast && is_depthwise(s, 4) && !own_3x3 && plan<DepthwiseForward<T>>(chosen, s)) return chosen;
   if (fast && strided && plan<DirectDx<T>>(chosen, turned)) return chosen;
   if (!strided) chosen = choose_fast_dx<T>(turned, winograd_tile);
