@@ -14,6 +14,8 @@ from onnxgrad.autodiff.rules._window import (
 )
 from onnxgrad.graph.infer import is_static
 
+LARGE_PATCH = 256  # numbers that one pixel of the result is made of
+
 
 @fused("Conv", wrt="X W B")
 def conv_fused(op, X, W, B, Y, dY, *, attrs, need):
@@ -26,11 +28,12 @@ def conv_fused(op, X, W, B, Y, dY, *, attrs, need):
 def _gains_from_training_kernel(shape, group):
     """Say whether ConvTraining is faster than onnxruntime's Conv, which is made for constant weights.
 
-    It is with several taps, and groups or enough channels; else both are a plain matrix product.
+    It is with several taps, and groups, enough channels, or large patches of few; else both are a plain matrix product.
     """
     if not is_static(shape):
         return False
-    return math.prod(shape[2:]) > 1 and (group > 1 or shape[1] >= 16)
+    several = math.prod(shape[2:]) > 1
+    return several and (group > 1 or shape[1] >= 16 or math.prod(shape[1:]) >= LARGE_PATCH)
 
 
 @rule("Conv", wrt="X W B")
