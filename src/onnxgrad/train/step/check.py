@@ -78,7 +78,7 @@ class Checker:
 
     def _fitted(self, array: np.ndarray, e: Expected) -> np.ndarray:
         """Targets in another usual form: one-hot for labels, axes of length 1 more or less; a note says so once."""
-        if e.kind != "target" or e.dims is None:
+        if e.kind != "target" or e.dims is None or _is_alike(array.shape, e.dims):
             return array
         rank = len(e.dims)
         if e.classes is not None and array.ndim == rank + 1 and _is_one_hot(array, e):
@@ -104,6 +104,14 @@ class Checker:
             if name not in self.expected:
                 known = ", ".join(map(repr, self.expected))
                 raise DataError(f"the batch has {name!r}, which is not one of {known}")
+
+
+def _is_alike(shape: tuple[int, ...], dims: tuple) -> bool:
+    if len(shape) != len(dims):
+        return False
+    return all(
+        size == dim or not isinstance(dim, int) for size, dim in zip(shape, dims, strict=True)
+    )
 
 
 def _is_one_hot(array: np.ndarray, e: Expected) -> bool:
