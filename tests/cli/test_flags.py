@@ -116,7 +116,7 @@ def test_every_and_factor_are_of_the_step_schedule(folder, capsys):
         "--quiet",
     )
     assert run(capsys, "train", "model.onnx", "--data", "d.npz", "-o", "t.onnx", *more)[0] == 0
-    assert rates("runs/model-1/results.csv") == pytest.approx([0.05, 0.025, 0.0125])
+    assert rates("runs/model-1/results.csv") == pytest.approx([0.1, 0.05, 0.025])
 
 
 def test_precisions_and_scales_of_quantised_nodes(folder, capsys):

@@ -25,8 +25,8 @@
 
 namespace onnxgrad::ONNXGRAD_ISA {
 
-// Rows and columns of a tile: with the packed blocks that it is made of it stays in the second-level
-// cache. A multiple of the heights of both register tiles.
+// Rows and columns of a tile: with the packed blocks that it is made of it stays in the
+// second-level cache. A multiple of the heights of both register tiles.
 constexpr Dim kQueryBlock = 240;
 constexpr Dim kKeyBlock = 256;
 // Where batches and heads are fewer than so many pieces of work, rows (forward) or keys (backward)

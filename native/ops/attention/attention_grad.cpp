@@ -68,8 +68,8 @@ template <class T> struct AttentionBackward {
     return bounded_product(masks() * Dim(sizeof(T)), mask_size) <= kMostMasks;
   }
 
-  // Where a cut has one block of keys, dQ is added up in the same order as without cuts: its bits do
-  // not depend on whether dmask is asked for. Longer rows have as many cuts in both cases.
+  // Where a cut has one block of keys, dQ is added up in the same order as without cuts: its bits
+  // do not depend on whether dmask is asked for. Longer rows have as many cuts in both cases.
   GradientCuts cut() const {
     const GradientCuts joint{s.batches / larger_of(1, batch_masks()),
                              s.groups / larger_of(1, group_masks()), 1};

@@ -14,7 +14,8 @@
 namespace onnxgrad::ONNXGRAD_ISA {
 
 // Two dims of a correlation with stride 1: `over` is gone through, and `from` read at
-// over + tap·dilation + first. Rows of `over` are taken some at a time, with what they read in a box.
+// over + tap·dilation + first. Rows of `over` are taken some at a time, with what they read in a
+// box.
 template <class T> struct LaneWindow {
   Dim from[2], over[2], first[2], halo[2];
 
@@ -90,7 +91,7 @@ template <class T> class DepthwiseLanesDx : public InputGradient<T> {
   void run_piece(Dim, Dim piece) override {
     const auto memory = space_.borrow(scratch_);
     Carver carver(memory.data());
-    const Memory m = carve(carver);
+    const LanesDxMemory m = carve(carver);
     const Dim top = piece % cuts_ * rows_, rows = smaller_of(rows_, g_.in[1] - top);
     const Dim channel = piece / cuts_ % blocks_ * lanes<T>, image = piece / cuts_ / blocks_;
     const Dim count = smaller_of(lanes<T>, s_.groups - channel);
@@ -117,10 +118,10 @@ template <class T> class DepthwiseLanesDx : public InputGradient<T> {
     return w;
   }
 
-  struct Memory {
+  struct LanesDxMemory {
     T *box, *pixels, *taps;
   };
-  Memory carve(Carver& carver) const {
+  LanesDxMemory carve(Carver& carver) const {
     return {carver.take<T>(window_.box_size(rows_)),
             carver.take<T>(window_.pixels(rows_) * lanes<T>), carver.take<T>(s_.taps() * lanes<T>)};
   }
@@ -134,7 +135,7 @@ template <class T> class DepthwiseLanesDx : public InputGradient<T> {
             c < count ? w_[(channel + c) * all + (s_.turned ? t : all - 1 - t)] : T(0);
   }
 
-  void set_rows(Dim rows, Vec<T> bias, const Memory& m) const {
+  void set_rows(Dim rows, Vec<T> bias, const LanesDxMemory& m) const {
     const Dim taps = g_.dilation[2] == 1 ? g_.kernel[2] : 0;
     for (Dim y = 0; y < rows; ++y)
       for_row_tiles<kTile>(0, g_.in[2], [&](Dim x, Dim wide) {
@@ -148,8 +149,8 @@ template <class T> class DepthwiseLanesDx : public InputGradient<T> {
       });
   }
 
-  // R neighbours of a row: sums[r] = bias + Σ_tap taps · box[r + tap]. K taps along a row, neighbours:
-  // each pixel is loaded once for all of them; 0: any.
+  // R neighbours of a row: sums[r] = bias + Σ_tap taps · box[r + tap]. K taps along a row,
+  // neighbours: each pixel is loaded once for all of them; 0: any.
   template <int K, int R> static void set_pixels(const Geometry& g, const T* box, Dim box_row,
                                                  const T* taps, Vec<T> bias, T* out) {
     Vec<T> sum[R];
@@ -253,10 +254,10 @@ template <class T> class DepthwiseLanesDw : public FilterGradient<T> {
     return w;
   }
 
-  struct Memory {
+  struct LanesDwMemory {
     T *box, *pixels, *sums;
   };
-  Memory carve(Carver& carver) const {
+  LanesDwMemory carve(Carver& carver) const {
     return {carver.take<T>(window_.box_size(rows_)),
             carver.take<T>(window_.pixels(rows_) * lanes<T>),
             carver.take<T>((s_.taps() + 1) * lanes<T>)};
@@ -266,7 +267,7 @@ template <class T> class DepthwiseLanesDw : public FilterGradient<T> {
   void add_images(Dim channel, Dim part) {
     const auto memory = space_.borrow(scratch_);
     Carver carver(memory.data());
-    const Memory m = carve(carver);
+    const LanesDwMemory m = carve(carver);
     const Dim count = smaller_of(lanes<T>, s_.groups - channel), taps = s_.taps();
     double* sums = space_[partial_].data() + (part * s_.groups + channel) * taps;
     double* dy_sums = space_[partial_dbias_].data() + part * s_.groups + channel;
@@ -284,7 +285,7 @@ template <class T> class DepthwiseLanesDw : public FilterGradient<T> {
     }
   }
 
-  void add_rows(Dim plane, Dim count, Dim top, Dim rows, const Memory& m) const {
+  void add_rows(Dim plane, Dim count, Dim top, Dim rows, const LanesDwMemory& m) const {
     window_.load_box(x_.data() + plane * s_.in_size(), count, top, rows, m.pixels, m.box);
     transpose(dy_.data() + plane * s_.out_size() + top * g_.out[2], s_.out_size(), count,
               rows * g_.out[2], m.pixels, lanes<T>);

@@ -22,8 +22,8 @@ const Contract& linear_grad_contract() {
 
 namespace {
 
-// The rows with cotangents, as runs. Fewer zero rows than kLeastGap in a row are not worth a cut; of
-// more runs than kMostRuns all rows are one.
+// The rows with cotangents, as runs. Fewer zero rows than kLeastGap side by side are not worth a
+// cut; of more runs than kMostRuns all rows are one.
 constexpr Dim kLeastGap = 16;
 constexpr int kMostRuns = 64;
 struct Runs {

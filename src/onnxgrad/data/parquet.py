@@ -39,7 +39,7 @@ class ParquetTable(Table):
 
     def __init__(self, path: Path):
         self.source, self.loose, self.classes = str(path), False, []
-        self.names: list[str] = []
+        self.names, self.notes = [], []
         self.arrays = {}  # none lies in memory
         self.gaps, self.filled = {}, set()  # gaps are met when their block is read
         self.where = lambda row: f"row {row}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.data.decimals import Decimals
 from onnxgrad.data.folders import read_folder, with_files
 from onnxgrad.data.parquet import ParquetTable
 from onnxgrad.data.ragged import Ragged
@@ -97,7 +98,9 @@ def _csv(path: Path) -> Table:
 def _csv_table(path: Path) -> Table:
     """Numbers are converted chunk by chunk: as text they would take ten times the memory."""
     lines: list[int] = []
-    chunks = _csv_chunks(path, lines)
+    delimiter = _delimiter(path)
+    decimals = Decimals(str(path), delimiter, _piece)
+    chunks = _csv_chunks(path, delimiter, lines)
     names = _header(path, next(chunks))
     pieces: dict[str, list[np.ndarray]] = {name: [] for name in names}
     gaps: dict[str, str] = {}
@@ -108,13 +111,13 @@ def _csv_table(path: Path) -> Table:
         _check_widths(path, lines[-len(rows) :], rows, len(names))
         for name, cells in zip(names, zip(*rows, strict=True), strict=True):
             texts = text_array([text.strip() for text in cells], f"{path}: column '{name}'", size)
-            pieces[name].append(_piece(texts))
+            pieces[name].append(decimals(name, texts))
             _note_gap(path, name, lines[-len(rows) :], texts, pieces[name][-1], gaps)
     if not lines:
         raise DataError(f"{path} has no rows below its header")
     words = {n for n, parts in pieces.items() if len({p.dtype.kind in "US" for p in parts}) > 1}
     if words:  # numbers here, text there: all of it is text, as it stands in the file
-        rest = _csv_chunks(path, [])
+        rest = _csv_chunks(path, delimiter, [])
         next(rest)
         for name in words:
             pieces[name] = []
@@ -127,15 +130,19 @@ def _csv_table(path: Path) -> Table:
         check_unpacked(taken, size, f"{path}: column '{name}'")
         columns[name] = _column(parts)
     where = lambda row: f"line {lines[row]}"  # noqa: E731
-    return with_files(Table(str(path), columns, where=where, loose=True, gaps=gaps), path.parent)
+    table = Table(str(path), columns, where=where, loose=True, gaps=gaps, notes=decimals.notes())
+    return with_files(table, path.parent)
 
 
-def _csv_chunks(path: Path, lines: list[int]) -> Iterator[list[list[str]]]:
+def _delimiter(path: Path) -> str:
+    with open_text(path) as file:
+        return max(",;\t", key=file.readline().count)
+
+
+def _csv_chunks(path: Path, delimiter: str, lines: list[int]) -> Iterator[list[list[str]]]:
     """Yield the header, as a chunk of one row, then chunks of rows; note their lines in `lines`."""
     with open_text(path) as file:
-        first = file.readline()
-        file.seek(0)
-        reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
         rows = (row for row in reader if row)
         yield list(islice(rows, 1))
         while True:

@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.data.ragged import Ragged
 from onnxgrad.data.share import Share
 from onnxgrad.errors import DataError
+from onnxgrad.notes import Note
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Table:
     `loose` says that the format writes 1 and 1.0 alike, so that integers may stand for floats.
     `classes` is the order of the classes that the labels name. `gaps` says of a column where its first
     cell without a value is; `filled` are the columns whose gaps somebody takes care of. `names` are those
-    of the rows, such as files.
+    of the rows, such as files; `notes` say what was read in another form than it stands in the file.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Table:
         classes: list[str] | None = None,
         gaps: Mapping[str, str] | None = None,
         names: list[str] | None = None,
+        notes: list[Note] | None = None,
     ):
         self.source, self.arrays = source, dict(arrays)
         self.columns = {n: Column(a.dtype, tuple(a.shape[1:])) for n, a in arrays.items()}
@@ -50,7 +52,7 @@ class Table:
         self.where = where or (lambda row: f"row {row}")
         self.loose, self.classes = loose, classes or []
         self.gaps, self.filled = dict(gaps or {}), set()
-        self.names = names or []
+        self.names, self.notes = names or [], notes or []
 
     def head(self, name: str, count: int = 1 << 16) -> np.ndarray:
         """The first rows of one column."""

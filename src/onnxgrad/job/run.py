@@ -79,7 +79,8 @@ class TrainingJob:
             self.changes.append(Head(opened.class_count(config.classes), seed=config.seed))
         changed = TrainableModel(model, changes=self.changes).source.proto if self.changes else None
         prepared = self._with_free_batch(opened, opened.prepared(changed))
-        self.prepared, self.notes = prepared, [*prepared.notes, *prepared.few_classes()]
+        self.prepared = prepared
+        self.notes = [*prepared.table.notes, *prepared.notes, *prepared.few_classes()]
         objective = Objective(prepared, config, self.rows.train)
         self.loss = objective.losses()
         self.notes += [*filter(None, [self.rows.note]), *stage.notes, *objective.notes]

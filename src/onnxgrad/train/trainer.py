@@ -262,12 +262,12 @@ class Trainer(Saving):
         except NotFinite as error:
             raise diverged(error.what, error.what, self.steps + 1) from None
 
-    def rates(self, rate: float | None = None) -> list[float]:
-        """Return the learning rate of the next step, of each parameter group; as if lr were `rate`, if given."""
+    def rates(self, rate: float | None = None, back: int = 0) -> list[float]:
+        """Return the learning rate of the next step, or one before, by group; as if lr were `rate`, if given."""
         groups = [o.lr for o in self._plan.group_optimizers]
         if rate is not None:
             return [rate * lr / self.optimizer.lr for lr in groups]
-        return [self.schedule.rate(lr, self.steps) for lr in groups]
+        return [self.schedule.rate(lr, max(0, self.steps - back)) for lr in groups]
 
     def begin_epoch(self, epoch: int) -> None:
         """Say which epoch the next steps belong to, from 0, as `fit` does: observers of ranges look at the first."""

@@ -171,7 +171,7 @@ class EpochLoop:
             with trainer.clock("validation"):
                 result = trainer.evaluate(self.validation)
             logs.update((f"val_{k}", v) for k, v in result.items())
-        logs["lr"] = trainer.rates()[0]
+        logs["lr"] = trainer.rates(back=1)[0]  # of the epoch's last step
         p.end_epoch(logs)
         trainer.schedule.end_epoch(logs)
         self._tell("on_epoch_end", logs)
