@@ -202,3 +202,20 @@ def test_json_as_deep_as_it_may_be(inner, outer):
         parse_json(inner + good + outer)
     with pytest.raises(ValueError, match="it is nested deeper than 100 levels"):
         parse_json(f'[1, {{"b": {good}}}, 2]')
+
+
+@pytest.mark.parametrize(("ends", "loads"), [("Less(total, most)", True), ("Identity(c)", False)])
+def test_a_loop_of_endless_trips_with_a_condition_is_a_while(ends, loads):
+    """tf2onnx writes every while loop so: the largest number of trips, and a condition that ends it."""
+    made = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[N] x) => (float[N] y)
+        <int64 trips = {{9223372036854775807}}, bool yes = {{1}}, float most = {{8}}> {{
+            y = Loop(trips, yes, x) <body = b (int64 i, bool c, float[N] a) => (bool c2, float[N] a2)
+                {{ a2 = Add(a, a)  total = ReduceSum<keepdims = 0>(a2)  c2 = {ends} }}>
+        }}""")
+    if loads:
+        load(made)
+        return
+    with pytest.raises(LimitError, match="makes 9,223,372,036,854,775,807 trips"):
+        load(made)

@@ -132,3 +132,50 @@ def test_a_file_of_quantisation_aware_training_is_written_as_it_was_trained(tmp_
     assert np.square(run(written, {"x": x})[0]).mean() < losses[-1] + 1e-3
     scales = {t.name: onnx.numpy_helper.to_array(t) for t in written.graph.initializer}
     np.testing.assert_array_equal(scales["ws"], np.abs(weight).max((1, 2, 3)) / 127)
+
+
+# ---- files of other exporters
+
+
+def test_a_scalar_that_is_a_row_for_each_of_several(tmp_path):
+    """A Squeeze without axes, traced with one row: the output is declared as [], and has a number for each row."""
+    made = model(
+        "g (float[N,3] x) => (float y) { m = MatMul(x, w) s = Squeeze(m) y = Sigmoid(s) }",
+        w=normal(3, 1),
+    )
+    trainer = onnxgrad.Trainer(made, loss="mse", optimizer="sgd", lr=0.1)
+    x = normal(5, 3)
+    assert trainer.predict(x[:1]).shape == ()
+    assert trainer.predict(x, batch_size=2).shape == (5,)
+    losses = [trainer.step(x, np.ones(5, "f4"))["loss"] for _ in range(5)]
+    assert losses[-1] < losses[0]
+    said = "output 'y' is declared as [], and the run gives [5]: the run counts"
+    assert said in [str(n) for n in trainer.notes]
+    trainer.save(tmp_path / "tuned.onnx")
+    np.testing.assert_allclose(
+        run(str(tmp_path / "tuned.onnx"), {"x": x})[0], trainer.predict(x), 1e-6
+    )
+
+
+def test_inputs_of_other_lengths_are_not_cut_into_rows():
+    """A state of [layers, rows, width] belongs to rows of another axis: halves of it are of no batch."""
+    made = model(
+        """g (float[N,3] x, float[2,N,4] h) => (float[N,4] y)
+           { m = MatMul(x, w) s = ReduceSum<keepdims=0>(h, zero) y = Add(m, s) }""",
+        w=normal(3, 4), zero=np.array([0]),
+    )  # fmt: skip
+    feeds = {"x": normal(40, 3), "h": normal(2, 40, 4)}
+    trainer = onnxgrad.Trainer(made, loss="mse")
+    np.testing.assert_allclose(trainer.predict(feeds), run(made, feeds)[0], 1e-5)
+
+
+@pytest.mark.parametrize("opset", [12, 15])
+def test_an_operator_that_onnx_does_not_have_is_named(opset):
+    """tf2onnx leaves what it cannot convert as it was."""
+    made = model(
+        "g (float[N,3] x) => (float[N,3] y) { m = MatMul(x, w) y = Erfc(m) }",
+        opset=opset, w=normal(3, 3),
+    )  # fmt: skip
+    said = r"node 'y' \(Erfc\) is no operator of ONNX: the exporter left it as it was"
+    with pytest.raises(OnnxGradError, match=said):
+        onnxgrad.inspect(made)

@@ -13,12 +13,20 @@ from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 from onnxgrad.files import external
 from onnxgrad.files.models import read_ir
 from onnxgrad.files.paths import root
-from onnxgrad.graph import batch_norm, bodies, dynamic, repeats, sequences, sizes
+from onnxgrad.graph import (
+    batch_norm,
+    below_zero,
+    bodies,
+    dynamic,
+    repeats,
+    schemas,
+    sequences,
+    sizes,
+)
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
 from onnxgrad.graph.layout import time_first
 from onnxgrad.graph.nodes import remove_unused
-from onnxgrad.graph.schemas import signature
 
 # The builder emits ScatterElements(reduction="add"), which is as old as this opset.
 FLOOR = 16
@@ -40,7 +48,7 @@ def load(model: Any) -> ir.Model:
         copy.graph.sort()
     except ValueError as error:
         raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
-    _forget_negative_sizes(copy)  # the converter of opsets would count with them
+    below_zero.forget(copy)  # the converter of opsets would count with them
     copy = _raise_opset(copy)
     time_first(copy)
     bodies.prepare(copy)
@@ -68,17 +76,6 @@ def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
         return ir.to_proto(model)
     except ir.serde.SerdeError as error:
         raise ValueError(f"the model is malformed: {root(error)}") from error
-
-
-def _forget_negative_sizes(model: ir.Model) -> None:
-    """Some exporters write -1 for a size that only the run knows; a size is never negative."""
-    for graph in model.graphs():
-        values = [*graph.inputs, *graph.outputs, *(v for node in graph for v in node.outputs)]
-        for value in values:
-            shape = value.shape
-            if shape is not None and any(isinstance(d, int) and d < 0 for d in shape):
-                known = [None if isinstance(d, int) and d < 0 else d for d in shape]
-                value.shape = ir.Shape(known)
 
 
 def _infer_outputs(model: ir.Model) -> None:
@@ -142,7 +139,8 @@ def _infer_shapes(model: ir.Model) -> None:
         known = not sizes.joins_many(
             model
         )  # numbers are carried along, except where they would double for ever
-        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=known)(model)
+        infer = ShapeInferencePass(check_type=False, strict_mode=False, data_prop=known)
+        below_zero.inferred(model, infer)
     finally:
         log.setLevel(level)
     _restore_order(model.graph, order)
@@ -226,7 +224,7 @@ def _check_node(node: ir.Node, opset: int | None) -> None:
         raise ValueError(
             f"node {node.name!r} ({node.op_type}) has no output, expected at least one"
         )
-    sig = None if opset is None else signature(node.op_type, opset, node.domain)
+    sig = None if opset is None else schemas.signature(node.op_type, opset, node.domain)
     if sig is None:
         return
     who = f"node {(node.name or node.outputs[0].name)!r} ({node.op_type})"
@@ -248,7 +246,8 @@ def _raise_opset(model: ir.Model) -> ir.Model:
         converted = onnx.version_converter.convert_version(proto, FLOOR)
     except Exception as error:
         raise ValueError(
-            f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"
+            _unknown_operator(model)
+            or f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"
         ) from error
     result = ir.from_proto(converted)
     external.rebind(result, like=model)
@@ -256,6 +255,15 @@ def _raise_opset(model: ir.Model) -> ir.Model:
         for node in ir.traversal.RecursiveGraphIterator(result.graph):
             _keep_old_coordinates(node)
     return result
+
+
+def _unknown_operator(model: ir.Model) -> str:
+    """Name the first node of ONNX's own domain that is none of its operators; "" where all are."""
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        if not node.domain and not schemas.versions(node.op_type):
+            who = f"node {(node.name or node.outputs[0].name)!r} ({node.op_type})"
+            return f"{who} is no operator of ONNX: the exporter left it as it was, and nothing can run the file"
+    return ""
 
 
 def _keep_old_coordinates(node: ir.Node) -> None:

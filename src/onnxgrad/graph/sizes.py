@@ -71,11 +71,24 @@ def _has_body(node: ir.Node) -> bool:
 
 
 def _check_trips(node: ir.Node) -> None:
-    """A Loop whose number of trips is written in the model."""
+    """A Loop whose number of trips is written in the model, and which nothing ends before."""
     if node.op_type != "Loop" or node.domain or not node.inputs or node.inputs[0] is None:
         return
+    if _ends_itself(node):
+        return  # tf2onnx writes the largest number there is, and a condition
     tensor = ir.convenience.get_const_tensor(node.inputs[0])
     if tensor is None or tensor.size != 1 or tensor.dtype != ir.DataType.INT64:
         return
     trips = int(np.reshape(tensor.numpy(), -1)[0])
     limits.check("trips", trips, f"the Loop {printable(node.name)!r} makes {trips:,} trips")
+
+
+def _ends_itself(node: ir.Node) -> bool:
+    """Whether the body of a Loop computes if there is another trip."""
+    body = node.attributes["body"].value if "body" in node.attributes else None
+    if not isinstance(body, ir.Graph) or not body.outputs:
+        return False
+    again = body.outputs[0]
+    while (made := again.producer()) is not None and made.op_type == "Identity":
+        again = made.inputs[0]
+    return made is not None and made.op_type != "Constant"

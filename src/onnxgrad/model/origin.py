@@ -44,6 +44,15 @@ def is_generated(name: str) -> bool:
     return _GENERATED.fullmatch(name) is not None
 
 
+def is_paddles(name: str) -> bool:
+    """Say whether a name is one that PaddlePaddle gives a parameter: the layer, its number, and which it is.
+
+    >>> [is_paddles(n) for n in ("conv2d_0.w_0", "affine_block_12.b_0", "p2o.helper.constant.2", "relu_0.tmp_0")]
+    [True, True, False, False]
+    """
+    return re.fullmatch(r"\w+_\d+\.[wb]_\d+", name) is not None
+
+
 _OF_LAYERS = re.compile(
     r"(.*\.)?((weight|bias)(_(ih|hh|hr)(_l\d+)?(_reverse)?)?|in_proj_(weight|bias)|[qkv]_proj_weight|bias_[kv]"
     r"|weight_(g|orig)|original\d?)"

@@ -160,11 +160,14 @@ class _Evidence:
         constant = value.producer() is not None
         size = int(np.prod([int(d) for d in value.shape]))
         folded = origin.FOLDED in value.metadata_props
-        unnamed = constant or origin.is_generated(value.name or "")
-        named = self.by_torch and not unnamed  # PyTorch's parameters keep their names
-        arithmetic = all(n.op_type in _ARITHMETIC for n, _ in value.uses())
-        setting = len(value.shape) == 0 or (unnamed and arithmetic and not folded)
-        setting = setting and not origin.folded_parameters(value.metadata_props)
+        paddles = origin.is_paddles(value.name or "")  # it writes parameters as Constants, too
+        unnamed = (constant and not paddles) or origin.is_generated(value.name or "")
+        named = paddles or (self.by_torch and not unnamed)  # PyTorch's parameters keep their names
+        kinds = {n.op_type for n, _ in value.uses()}
+        setting = len(value.shape) == 0 or (unnamed and kinds <= _ARITHMETIC and not folded)
+        setting = setting or kinds <= _LIMITS
+        if self.by_torch:  # whose calls and parameters the names of what was folded are
+            setting = setting and not origin.folded_parameters(value.metadata_props)
         if size == 1 and setting and not named and not (self.by_torch and is_silent(value)):
             return "setting", "a single number: a setting"
         if constant and self.by_torch and not folded:
@@ -259,6 +262,7 @@ _POINTWISE = {
     "Gather",
     "Unsqueeze",
 }
+_LIMITS = {"Max", "Min"}
 _ARITHMETIC = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where", "Less", "Greater", "Equal"}
 _MOVES = {
     "Identity", "Cast", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Clip", "Pad",

@@ -91,13 +91,18 @@ class Evaluation:
     def predict(self, x: Any, batch_size: int) -> Any:
         """Return the outputs for x, batch by batch."""
         arrays = {n: np.asarray(a) for n, a in self.plan.names.join(x).items()}
-        rows = max((len(a) for a in arrays.values() if a.ndim), default=1)
+        lengths = {len(a) for a in arrays.values() if a.ndim}
+        rows = max(lengths, default=1)
+        if (
+            len(lengths) > 1
+        ):  # a state of [layers, rows, width], say: what belongs together only the model knows
+            batch_size = max(rows, 1)
         parts = []
         for start in range(0, max(rows, 1), batch_size):
             end = min(start + batch_size, rows)
             cut = {n: a[start:end] if a.ndim else a for n, a in arrays.items()}
             parts.append(self.run(Batch(cut, start // batch_size, np.arange(start, end))))
-        joined = {n: np.concatenate([p[n] for p in parts]) for n in parts[0]}
+        joined = {n: _joined([p[n] for p in parts]) for n in parts[0]}
         return joined if len(joined) > 1 else next(iter(joined.values()))
 
     def run(self, batch: Batch) -> dict[str, np.ndarray]:
@@ -126,6 +131,11 @@ class Evaluation:
         return BoundSession(
             model, session_options(self.threads), tensors, {}, list(dict.fromkeys(free))
         )
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The rows of all batches; of one batch what the run gave. A number without an axis is a row."""
+    return parts[0] if len(parts) == 1 else np.concatenate([np.atleast_1d(p) for p in parts])
 
 
 def dealt(data: Data, group: Group) -> Iterator[Batch]:

@@ -69,24 +69,33 @@ def _trust_the_run(
 ) -> Note | None:
     """Forget sizes that an output is declared with where neither the run nor the target keeps them.
 
-    onnxruntime only warns of them: an exporter may call [4] a [batch].
+    onnxruntime only warns of them: an exporter may call [4] a [batch]. Nor does it mind axes that are not
+    declared: a Squeeze that was traced with one row removed the rows as well.
     """
     dims = shapes.dims(output)
-    if dims is None or len(dims) != len(shape):
+    if dims is None:
         return None
-    bound = _sizes(plan, arrays)
-    wrong = [
-        i for i, d in enumerate(dims) if isinstance(d, str) and bound.get(d, shape[i]) != shape[i]
-    ]
-    if not wrong or outputs()[output.name].shape != shape:
+    wrong = _wrong_sizes(dims, shape, _sizes(plan, arrays))
+    if not wrong or np.shape(outputs()[output.name]) != shape:
         return None
-    output.shape = ir.Shape([None if i in wrong else d for i, d in enumerate(dims)])
+    known = [None if i in wrong else d for i, d in enumerate(dims)]
+    output.shape = ir.Shape(known) if len(dims) == len(shape) else None
     shown = ", ".join(map(str, dims))
     return Note(
         "declared shape",
         output.name,
         f"output {output.name!r} is declared as [{shown}], and the run gives {list(shape)}: the run counts",
     )
+
+
+def _wrong_sizes(dims: tuple, shape: tuple, bound: Mapping[str, int]) -> list[int]:
+    """The axes whose names mean other sizes than those of `shape`; all where it has another number of them."""
+    if len(dims) != len(shape):
+        ones = shapes.without_or_with_ones(shape, dims)
+        return [] if ones is not None else list(range(max(len(dims), 1)))
+    return [
+        i for i, d in enumerate(dims) if isinstance(d, str) and bound.get(d, shape[i]) != shape[i]
+    ]
 
 
 def _sizes(plan: TrainingPlan, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
