@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxgrad import Trainer, inspect
 from onnxgrad.errors import ExportError
+from onnxgrad.model import precision
 from onnxgrad.train.callbacks import Checkpoint
 
 TYPES = {
@@ -157,3 +158,62 @@ def test_the_command_line(tmp_path, capsys):
     notes = json.loads(out.splitlines()[0])["notes"]
     assert "the model is float16: it trains in float32 and is written in float32" in notes
     assert types(tmp_path / "t.onnx") == {TensorProto.FLOAT}
+
+
+def test_a_constant_in_half_precision_is_trained_and_written(tmp_path):
+    """Paddle's converter writes weights as Constants: they were written in float32, which no session loads."""
+    model = network("float16")
+    (kept,) = (t for t in model.graph.initializer if t.name == "w")
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=kept))
+    model.graph.initializer.remove(kept)
+    trainer = Trainer(model, loss="mse", optimizer="sgd", lr=0.1)
+    x, y = data()
+    trainer.step(x, y)
+    trainer.save(tmp_path / "t.onnx")
+    (written,) = (n for n in onnx.load(tmp_path / "t.onnx").graph.node if n.output[0] == "w")
+    trained = trainer.get_weights()["w"]
+    assert not np.array_equal(trained, numpy_helper.to_array(kept))
+    got = numpy_helper.to_array(written.attribute[0].t)
+    np.testing.assert_array_equal(got, trained.astype(np.float16))
+
+
+def steep() -> onnx.ModelProto:
+    """Weights in half precision, products in float32, and a difference that makes what rounding moves large."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.normal(size=(4, 2)).astype(np.float16), "w")]
+    numbers = {"one": np.float32(1), "steep": np.float32(1000)}
+    weights += [numpy_helper.from_array(a, n) for n, a in numbers.items()]
+    nodes = [
+        helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["x", "wide"], ["m"]),
+        helper.make_node("Sin", ["m"], ["s"]),
+        helper.make_node("Mul", ["s", "steep"], ["large"]),
+        helper.make_node("Sin", ["large"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("N", 4))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N", 2))], weights,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_what_rounding_alone_moves_is_written_and_said(tmp_path, monkeypatch):
+    trainer = Trainer(steep(), loss="mse", optimizer="sgd", lr=1e-4)
+    trainer.step(*data())
+    trainer.save(tmp_path / "t.onnx")
+    (note,) = (n for n in trainer.notes if n.kind == "rounding")
+    assert str(note).startswith("rounding moves output 'y' of a plain session by ")
+    assert str(note).endswith("; --keep-float32 writes float32")
+    written = precision.narrowed
+    wrong = lambda *a: written(*a).view(Wrong)  # noqa: E731
+    monkeypatch.setattr(precision, "narrowed", wrong)
+    with pytest.raises(ExportError, match="output 'y' of a plain session differs"):
+        trainer.save(tmp_path / "t.onnx")
+
+
+class Wrong(np.ndarray):
+    """Numbers of which the file gets others than it is said to hold."""
+
+    def astype(self, *rest, **named):
+        made = np.asarray(self).astype(*rest, **named)
+        return made + made.dtype.type(0.01) if made.dtype == np.float16 else made

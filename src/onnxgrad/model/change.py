@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,13 +23,15 @@ class Draft:
     """The file before it is written: its graph, and the numbers that go into it by tensor name.
 
     `tolerance` is how far the file's outputs may lie from the trained graph's, relative to the
-    largest: a change that rounds (half precision, quantisation) raises it with a reason. `as_run`
+    largest: a change that rounds (half precision, quantisation) raises it with a reason. `held` are
+    trained tensors as the file holds them, where it rounds what the trained graph does not. `as_run`
     turns the written file into one that is tried in its place, where no CPU runs the file's type.
     """
 
     proto: onnx.ModelProto
     tensors: dict[str, np.ndarray]
     tolerance: float = 1e-3
+    held: dict[str, np.ndarray] = field(default_factory=dict)
     as_run: Callable[[onnx.ModelProto], onnx.ModelProto] | None = None
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnxgrad.errors import ExportError
 from onnxgrad.model.change import Change, Draft
+from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
 HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
@@ -47,11 +48,12 @@ class Widen(Change):
         if self.keep_float32:
             draft.proto = widened(draft.proto)
             return
-        kinds = {t.name: ir.DataType(t.data_type) for t in draft.proto.graph.initializer}
+        kinds = {n: ir.DataType(t.data_type) for n, t in OriginalModel.tensors_of(draft.proto)}
         for name, array in draft.tensors.items():
             dtype = kinds.get(name)
             if dtype in HALVES:
                 draft.tensors[name] = narrowed(name, array, dtype)
+                draft.held[name] = draft.tensors[name].astype(np.float32)
         draft.tolerance = max([draft.tolerance, *(_TOLERANCE[t] for t in self.types)])
         if ir.DataType.BFLOAT16 in self.types:  # onnxruntime has few of its kernels
             draft.as_run = widened

@@ -266,6 +266,7 @@ class FakeQuantise(Change):
             whole = np.round((array / numbers(bias.scale)).astype(np.float64))
             info = np.iinfo(np.int32)
             store(known[bias.file], np.clip(whole, info.min, info.max).astype(np.int32))
+            draft.held[bias.trained] = (numbers(bias.file) * numbers(bias.scale)).astype(np.float32)
         draft.tolerance = max(draft.tolerance, TOLERANCE)
 
     def _integers(self, weight: _Integers, array: np.ndarray, numbers, known) -> np.ndarray:

@@ -113,13 +113,29 @@ class Evaluation:
         self.remember(arrays)
         return self._predicting.run(arrays)
 
+    def run_as_written(
+        self, batch: Batch, tensors: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """As `run`, without optimisers, and with `tensors` in the place of the trainer's own of these names."""
+        own = self.plan.store.tensors()
+        same = {n: a for n, a in tensors.items() if n in own and a.shape == own[n].shape}
+        tensors = {**own, **same}
+        session = self._session(with_loss=False, tensors=tensors, optimised=False)
+        return session.run(self._inputs(batch))
+
     def remember(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep the inputs of a batch, for the check of an export."""
         self.sample = {n: arrays[n] for n in self.plan.inputs}
 
-    def _session(self, with_loss: bool, outputs: bool = True) -> BoundSession:
+    def _session(
+        self,
+        with_loss: bool,
+        outputs: bool = True,
+        tensors: Mapping[str, np.ndarray] | None = None,
+        optimised: bool = True,
+    ) -> BoundSession:
         plan = self.plan
-        tensors = plan.store.tensors()
+        tensors = plan.store.tensors() if tensors is None else tensors
         objective = plan.objective if with_loss else None
         model, loss, parts = build.evaluation_graph(
             plan.base.clone(), objective, tensors, outputs=outputs
@@ -128,9 +144,8 @@ class Evaluation:
         if with_loss:
             self._loss_names = {"loss": loss, **{f"{o}_loss": n for o, n in parts.items()}}
             free = [*(plan.objective.losses if outputs else ()), *self._loss_names.values()]
-        return BoundSession(
-            model, session_options(self.threads), tensors, {}, list(dict.fromkeys(free))
-        )
+        options = session_options(self.threads, optimised)
+        return BoundSession(model, options, tensors, {}, list(dict.fromkeys(free)))
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

@@ -23,11 +23,13 @@ MANY = (
 )  # bytes of weights that a session copies: from here on it matters what it leaves behind
 
 
-def session_options(threads: int | None) -> onnxruntime.SessionOptions:
+def session_options(threads: int | None, optimised: bool = True) -> onnxruntime.SessionOptions:
     """Return the options that training runs best with; docs/trainer.md has the measurements."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if threads is not None:
         options.intra_op_num_threads = threads
     for name, value in _waiting(onnxruntime.__version__).items():
