@@ -198,3 +198,22 @@ def test_a_problem_inside_of_a_body_is_named():
     text = LOOP.replace("r = Exp(g)", "[odd] r = Bernoulli(g)")
     with pytest.raises(GradientError, match=r"node 'odd' \(Bernoulli\): draws a random sample"):
         vjp(parse(text), wrt=["x"])
+
+
+HANDED_ON = """
+(double[N, 3] x, double[3, 3] w, int64 n) => (double[N, 3] y)
+<bool go = {1}>
+{ y, after = Loop(n, go, x, w) <body = b (int64 i, bool c, double[N, 3] h, double[3, 3] v)
+      => (bool d, double[N, 3] k, double[3, 3] u) {
+        d = Identity(c)  g = MatMul(h, v)  k = Tanh(g)  u = Identity(v) }> }
+"""
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_weight_that_every_trip_hands_on_is_kept_once(steps):
+    """tf2onnx passes the weights of a cell through its loop: the way back kept a copy for every trip."""
+    model = parse(HANDED_ON)
+    check_model(model, {"x": normal(2, 3), "w": normal(3, 3), "n": np.array(steps)}, ["x", "w"])
+    made = vjp(model, wrt=["x", "w"], ops="standard")
+    shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in made.graph.value_info]
+    assert not any(len(s) == 3 and s[1:] == [3, 3] for s in shapes)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxgrad.graph import load
 from onnxgrad.inspection import memory
 from onnxgrad.inspection.cost import OVERHEAD, estimate
 
@@ -118,3 +120,40 @@ def test_what_is_frozen_is_lent_copied_and_packed_or_read_in_place():
     assert (kept(64), kept(1 << 16)) == (2.5, 1)
     assert kept(8) == 1.5, "too small to be lent"
     assert kept(64, "Mul") == 2
+
+
+def test_a_loss_takes_three_times_what_it_judges():
+    made = model("Gemm", {"x": [3, 5], "w": [5, 7], "b": [7]}, [3, 7], weights="wb")
+    found = estimate(made, made, set(), set(), 1, {}, ["y"])
+    assert found.activation_bytes == int(memory.SPARE * 3 * 4 * 21)
+
+
+def test_weights_in_constants_are_counted():
+    made = load(
+        onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[N, 1] x) => (float[N, 2] y)
+        { w = Constant<value = float[1, 2] {1.5, 2}>()  y = MatMul(x, w) }""")
+    )
+    assert cost_of(made, trained=["w"]).parameter_bytes == 8
+
+
+@pytest.mark.parametrize(("size", "unrolled"), [(9, 0), (5, 64 * 3 * 3 * 5 * 5 * 4)])
+def test_a_picture_is_unrolled_where_it_has_fewer_pixels_than_channels(size, unrolled):
+    shape = [2, 64, size, size]
+    made = model("Conv", {"x": shape, "w": [64, 64, 3, 3]}, shape, pads=[1, 1, 1, 1], weights="w")
+    assert memory.workspace(made.graph) == unrolled
+
+
+def test_the_values_and_nodes_of_bodies_are_counted():
+    made = load(
+        onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[5, 4] x, int64 n) => (float[5, 4] z) <bool go = {1}> {
+            y = Loop(n, go, x) <body = b (int64 i, bool c, float[5, 4] h) => (bool d, float[5, 4] k)
+                { d = Identity(c)  a = Sin(h)  e = Cos(h)  k = Mul(a, e) }>
+            z = Neg(y)
+        }""")
+    )
+    assert memory.count_nodes(made.graph) == 6
+    assert memory.alive_at_most(made.graph) == 80 + 2 * 80 + 80 + 1, "y; a and e; k and d"

@@ -20,6 +20,9 @@ CASES = [
     ("folded", "head", 8),
     ("words", "all", 32),
     ("words", "head", 32),
+    ("bounded", "all", 256),
+    ("layers of opset 13", "all", 8),
+    ("layers of opset 13", "head", 8),
 ]
 
 

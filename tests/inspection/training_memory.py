@@ -110,7 +110,31 @@ def words(count: int = 4, width: int = 384, length: int = 128) -> tuple[list, di
     return nodes, tensors, ["N", length, width]
 
 
-KINDS = {"layers": layers, "pictures": pictures, "folded": folded, "words": words}
+def bounded(count: int = 12, width: int = 4096) -> tuple[list, dict, list]:
+    """Bounds behind every layer: the way back needs masks, which are to be made when they are used."""
+    rng = np.random.default_rng(0)
+    nodes, tensors, x = [], {"least": np.full((1, 1), -0.4, np.float32)}, "x"
+    for i in range(count):
+        tensors[f"w{i}"] = 1 + rng.random(width, dtype=np.float32)
+        nodes += [
+            helper.make_node("Mul", [x, f"w{i}"], [f"a{i}"]),
+            helper.make_node("LeakyRelu", [f"a{i}"], [f"l{i}"], alpha=0.2),
+            helper.make_node("Max", [f"l{i}", "least"], [f"r{i}"]),
+        ]
+        x = f"r{i}"
+    tensors["head"] = rng.standard_normal((width, 10), dtype=np.float32)
+    return [*nodes, helper.make_node("MatMul", [x, "head"], ["y"])], tensors, ["N", width]
+
+
+OLD = "layers of opset 13"  # which is converted before it trains
+KINDS = {
+    "layers": layers,
+    "pictures": pictures,
+    "folded": folded,
+    "words": words,
+    "bounded": bounded,
+    OLD: layers,
+}
 
 
 def save(kind: str, path: Path) -> None:
@@ -120,7 +144,7 @@ def save(kind: str, path: Path) -> None:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
         [numpy_helper.from_array(a, n) for n, a in tensors.items()],
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17)]
+    opsets = [helper.make_opsetid("", 13 if kind == OLD else 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
 
 

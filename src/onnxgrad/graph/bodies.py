@@ -84,6 +84,24 @@ def prepare(model: ir.Model) -> None:
                 model.graph.register_initializer(value)
             for inner in [n for n in graph if n.op_type == "Constant" and not n.domain]:
                 _hoist(model.graph, graph, inner)
+        _read_what_stays(node)
+
+
+def _read_what_stays(node: ir.Node) -> None:
+    """Let a Loop's body read from outside what every trip hands on as it is, as tf2onnx does with weights.
+
+    The way back would keep it once for every trip.
+    """
+    if node.op_type != "Loop" or node.domain:
+        return
+    body = node.attributes["body"].value
+    states = zip(body.inputs[2:], body.outputs[1:], node.inputs[2:], node.outputs, strict=False)
+    for state, handed_on, outer, after in list(states):
+        while (made := handed_on.producer()) is not None and made.op_type == "Identity":
+            handed_on = made.inputs[0]
+        if handed_on is state and outer is not None:
+            for user, place in (*state.uses(), *after.uses()):
+                user.replace_input_with(place, outer)
 
 
 def forget_shapes(model: ir.Model) -> None:

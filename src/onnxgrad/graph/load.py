@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from onnxgrad.graph.nodes import remove_unused
 FLOOR = 16
 # A protobuf message ends at 2 GB; weights above this stay in their external files.
 INLINE_LIMIT = 1 << 30
+LARGE = 1 << 16  # bytes of a weight that is worth keeping out of messages
 
 
 def load(model: Any) -> ir.Model:
@@ -239,22 +241,46 @@ def _raise_opset(model: ir.Model) -> ir.Model:
     if opset >= FLOOR:
         model.opset_imports.setdefault("", FLOOR)
         return model
-    proto = ir.to_proto(model)
-    if opset < batch_norm.SINCE:
-        batch_norm.modernise(proto)
+    weights = _set_aside(model)
     try:
+        proto = ir.to_proto(model)
+        if opset < batch_norm.SINCE:
+            batch_norm.modernise(proto)
         converted = onnx.version_converter.convert_version(proto, FLOOR)
     except Exception as error:
         raise ValueError(
             _unknown_operator(model)
             or f"the model is of opset {opset} and cannot be brought to opset {FLOOR}: {error}"
         ) from error
+    finally:
+        _put_back(model, weights)
     result = ir.from_proto(converted)
+    _put_back(result, weights)
     external.rebind(result, like=model)
     if opset < 11:
         for node in ir.traversal.RecursiveGraphIterator(result.graph):
             _keep_old_coordinates(node)
     return result
+
+
+def _set_aside(model: ir.Model) -> dict[str, ir.TensorProtocol]:
+    """Leave large weights out of a message, and return them: the converter would copy each six times over."""
+    found = {}
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        floats = tensor is not None and tensor.dtype.is_floating_point()
+        if floats and tensor.nbytes >= LARGE and not isinstance(tensor, ir.ExternalTensor):
+            found[name] = tensor
+            value.const_value = ir.ExternalTensor(
+                "aside", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name
+            )
+    return found
+
+
+def _put_back(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:
+    for name, tensor in weights.items():
+        if name in model.graph.initializers:
+            model.graph.initializers[name].const_value = tensor
 
 
 def _unknown_operator(model: ir.Model) -> str:

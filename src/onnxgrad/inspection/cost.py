@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -36,6 +36,7 @@ class Cost:
         return OVERHEAD + sum(v for k, v in vars(self).items() if k.endswith("_bytes"))
 
 
+LOSS = 3  # times what it judges: that itself, the difference to the targets, and the gradient that it begins with
 OVERHEAD = 8 << 20  # graphs and two sessions of a small model
 
 
@@ -68,19 +69,22 @@ def estimate(
     trained: Container[str],
     batch: int,
     assumed: dict[str, int],
+    judged: Iterable[str] = (),
 ) -> Cost:
     """`forward` has numbers for the sizes of its inputs, those `assumed` among them; `step` is the graph that trains.
 
+    The step is without its loss, which is of `judged`.
     Without a step, where something stands in the way of the gradient, all values with names in `active` are kept for
     the way back.
     """
     sizes = _Sizes(batch)
     flops = [_flops(node, sizes) for node in forward.graph]
     total = sum(f or 0 for f in flops)
-    tensors = forward.graph.initializers
+    tensors = memory.tensors_of(forward.graph, trained)
     parameters = sum(sizes.bytes(v) for n, v in tensors.items() if n in trained)
     run = forward if step is None else step
-    alive = memory.alive_at_most(run.graph)
+    outputs = {v.name: v for v in forward.graph.outputs}
+    alive = memory.alive_at_most(run.graph) + LOSS * sum(sizes.bytes(outputs[n]) for n in judged)
     if step is None:
         alive += sum(
             sizes.bytes(v) for node in forward.graph for v in node.outputs if v.name in active
@@ -94,7 +98,7 @@ def estimate(
         optimizer_bytes=2 * parameters,  # AdamW keeps two moments
         frozen_bytes=memory.kept_by_sessions(v for n, v in tensors.items() if n not in trained),
         activation_bytes=int(memory.SPARE * alive),
-        working_bytes=memory.workspace(run.graph) + memory.NODE * len(run.graph),
+        working_bytes=memory.workspace(run.graph) + memory.NODE * memory.count_nodes(run.graph),
         assumed=assumed,
         uncounted=sum(f is None for f in flops),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
 from onnxgrad.autodiff.api import vjp
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.graph import load
+from onnxgrad.graph.bodies import bodies
 from onnxgrad.model.modes import train_batch_norm
 from onnxgrad.ort import BOUND, LARGE
 
@@ -123,10 +124,21 @@ def alive_at_most(graph: ir.Graph) -> int:
         now += sum(alive[v] for v in made)
         reused = node.op_type in _IN_PLACE and not node.domain and len(made) == 1
         shared = reused and any(alive[v] == alive[made[0]] for v in done)
-        most = max(most, now - (alive[made[0]] if shared else 0))
+        most = max(most, now - (alive[made[0]] if shared else 0) + _inside(node))
         for value in [*done, *(v for v in made if v not in last)]:
             now -= alive.pop(value)
     return most
+
+
+def _inside(node: ir.Node) -> int:
+    """Bytes of the values inside a node's bodies; what a trip hands on has memory beside what it was handed."""
+    found = [alive_at_most(b) + sum(size_of(v) for v in b.outputs) for b in bodies(node)]
+    return max(found, default=0)
+
+
+def count_nodes(graph: ir.Graph) -> int:
+    """Return how many nodes a graph has, those of bodies with them."""
+    return sum(1 for _ in ir.traversal.RecursiveGraphIterator(graph))
 
 
 def workspace(graph: ir.Graph) -> int:
@@ -141,14 +153,25 @@ def workspace(graph: ir.Graph) -> int:
 
 
 def _unrolled(node: ir.Node) -> int:
-    """What every pixel of one picture's result reads."""
+    """What every pixel of one picture's result reads.
+
+    A result with more pixels than channels is computed in parts, which take next to nothing.
+    """
     kernel, result = node.inputs[1].shape, node.outputs[0].shape
     if kernel is None or result is None or not kernel.is_static() or not result.is_static():
         return 0
-    reads = math.prod(kernel[1:])
-    return (
-        reads * math.prod(result[2:]) * width(node.outputs[0]) if math.prod(kernel[2:]) > 1 else 0
-    )
+    groups = node.attributes["group"].value if "group" in node.attributes else 1
+    pixels = math.prod(result[2:])
+    if math.prod(kernel[2:]) == 1 or kernel[0] // max(groups, 1) <= pixels:
+        return 0
+    return math.prod(kernel[1:]) * pixels * width(node.outputs[0])
+
+
+def tensors_of(graph: ir.Graph, trained: Container[str]) -> dict[str, ir.Value]:
+    """What a file holds, by name: initializers, and Constants, in which some exporters write weights."""
+    constants = (n.outputs[0] for n in graph if n.op_type == "Constant" and not n.domain)
+    weights = {v.name: v for v in constants if v.name in trained or size_of(v) >= HELD}
+    return {**graph.initializers, **weights}
 
 
 def kept_by_sessions(tensors: Iterable[ir.Value]) -> int:

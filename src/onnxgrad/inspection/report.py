@@ -168,7 +168,7 @@ def _cost(
     forward, assumed = with_sizes(subject.graph, batch, shapes)
     step = training_graph(forward, judged, weights) if weights else None
     active = {v.name for v in found.active if v.name}
-    return estimate(forward, step, active, set(weights), batch, assumed)
+    return estimate(forward, step, active, set(weights), batch, assumed, judged)
 
 
 def _judged_note(subject: TrainableModel) -> list[Note]:

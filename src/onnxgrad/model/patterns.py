@@ -191,6 +191,8 @@ def _window(array: np.ndarray) -> tuple[str, str] | None:
 
 def _varied(rows: np.ndarray) -> bool:
     """More than a few numbers: a corner of zeros or a diagonal mirrors by chance."""
+    if not rows.any():
+        return False
     return len(np.unique(np.round(rows / np.abs(rows).max(), 9))) >= min(8, rows.shape[0] // 2)
 
 

@@ -66,8 +66,10 @@ def verify(
         exact = evaluation.run_as_written(Batch(sample, 0), draft.held)
         if not _apart(exact, plain, draft.tolerance, {}):
             change = "--keep-float32 writes float32" if _in_halves(draft) else ""
-            text = "rounding moves output {!r} of a plain session by {:.3g}"
-            return [*notes, *(Note("rounding", n, text.format(n, d), change) for n, d in apart)]
+            for name, worst in apart:
+                text = f"rounding moves output {name!r} of a plain session by {worst:.3g}"
+                notes.append(Note("rounding", name, text, change))
+            return notes
     for name, worst in apart:
         raise ExportError(
             f"{path} was not written: output {name!r} of a plain session differs from the "

@@ -36,6 +36,9 @@ def session_options(threads: int | None, optimised: bool = True) -> onnxruntime.
         options.add_session_config_entry(name, value)
     # Weights behind a DequantizeLinear: onnxruntime would round what their products read to 8 bits as well.
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    # In the order of the graph: onnxruntime's own makes the masks of all layers (of Max, say) before the first is used,
+    # and a step of some networks then takes twice the memory.
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     # A pattern plans one block for a whole run, beside what the first run took: a third more memory, no time.
     options.enable_mem_pattern = False
     options.log_severity_level = 4  # warnings are about shapes that it reuses; errors are raised
