@@ -42,3 +42,16 @@ def test_a_number_that_onnxscript_folded_is_a_setting_outside_of_pytorch():
     info = made.graph.value_info.add(name="ln10_cast")
     info.metadata_props.add(key="pkg.onnxscript.optimizer.folded_from", value="['ln10']")
     assert {p.name: p.kind for p in inspect(made).parameters}["ln10_cast"] == "setting"
+
+
+def test_a_written_number_of_tf2onnx_is_a_setting():
+    """The slope of a hard sigmoid; a bias of one number, folded into four axes, has other digits, or is still 0."""
+    made = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17], producer_name: "tf2onnx">
+        net (float[N, 3] x) => (float[N, 2] y)
+        <float[3, 2] w = {1, 2, 3, 4, 5, 7}, float[1, 1] const_fold_opt__1 = {0.2}, float[1, 1] const__2 = {0.31415},
+         float[1, 1] const_fold_opt__3 = {0}>
+        { m = MatMul(x, w)  a = Mul(m, const_fold_opt__1)  b = Add(a, const__2)  y = Add(b, const_fold_opt__3) }""")
+    kinds = {p.name: p.kind for p in inspect(made).parameters if p.name != "w"}
+    expected = {"const_fold_opt__1": "setting", "const__2": "weight", "const_fold_opt__3": "weight"}
+    assert kinds == expected

@@ -44,6 +44,15 @@ def is_generated(name: str) -> bool:
     return _GENERATED.fullmatch(name) is not None
 
 
+def is_tensorflows(name: str) -> bool:
+    """Say whether tf2onnx made up a name: of a constant of its own, or of what it computed beforehand.
+
+    >>> [is_tensorflows(n) for n in ("const_fold_opt__287", "const__12", "model/dense/BiasAdd/ReadVariableOp:0")]
+    [True, True, False]
+    """
+    return re.fullmatch(r"const(_fold_opt)?__\d+", name) is not None
+
+
 def is_paddles(name: str) -> bool:
     """Say whether a name is one that PaddlePaddle gives a parameter: the layer, its number, and which it is.
 

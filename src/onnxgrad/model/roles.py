@@ -165,7 +165,7 @@ class _Evidence:
         named = paddles or (self.by_torch and not unnamed)  # PyTorch's parameters keep their names
         kinds = {n.op_type for n, _ in value.uses()}
         setting = len(value.shape) == 0 or (unnamed and kinds <= _ARITHMETIC and not folded)
-        setting = setting or kinds <= _LIMITS
+        setting = setting or kinds <= _LIMITS or (kinds <= _ARITHMETIC and _is_tensorflows(value))
         if self.by_torch:  # whose calls and parameters the names of what was folded are
             setting = setting and not origin.folded_parameters(value.metadata_props)
         if size == 1 and setting and not named and not (self.by_torch and is_silent(value)):
@@ -288,6 +288,15 @@ def is_silent(value: ir.Value) -> bool:
     tensor, uses = value.const_value, list(value.uses())
     alone = tensor is not None and value.is_initializer() and tensor.size == 1
     return alone and all(n.op_type == "Mul" for n, _ in uses) and not tensor.numpy().any()
+
+
+def _is_tensorflows(value: ir.Value) -> bool:
+    """A number that tf2onnx named and somebody wrote down: the 0.2 of a hard sigmoid; no bias of 0, no scale of 1."""
+    tensor = ir.convenience.get_const_tensor(value)
+    if tensor is None or tensor.size != 1 or not origin.is_tensorflows(value.name or ""):
+        return False
+    number = float(tensor.numpy().item())
+    return number not in (0.0, 1.0) and patterns.is_round(number)
 
 
 def _is_uniform(value: ir.Value) -> bool:
