@@ -37,15 +37,26 @@ def made(network: Network, seed: int = 0) -> tuple[torch.nn.Module, list]:
     return network.make().eval(), data
 
 
-def exported(module: torch.nn.Module, data: list, exporter: str) -> bytes:
-    """Return the file that an exporter writes with its defaults."""
+def exported(module: torch.nn.Module, data: list, exporter: str, dynamic: bool = False) -> bytes:
+    """Return the file that an exporter writes with its defaults; `dynamic` leaves the size of the batch open."""
     file = io.BytesIO()
     arguments = tuple(torch.tensor(a) for a in data[0][0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dynamo = {"dynamo": True, "verbose": False} if exporter == "dynamo" else {"dynamo": False}
-        torch.onnx.export(module, arguments, file, **dynamo)
+        settings = {"dynamo": True, "verbose": False} if exporter == "dynamo" else {"dynamo": False}
+        torch.onnx.export(
+            module, arguments, file, **settings, **(_open(exporter, data) if dynamic else {})
+        )
     return file.getvalue()
+
+
+def _open(exporter: str, data: list) -> dict:
+    """Return the settings of an exporter that leave the first size of every input open."""
+    inputs = range(len(data[0][0]))
+    if exporter == "dynamo":
+        return {"dynamic_shapes": tuple({0: torch.export.Dim.DYNAMIC} for _ in inputs)}
+    names = [f"input{number}" for number in inputs]
+    return {"input_names": names, "dynamic_axes": {name: {0: "batch"} for name in names}}
 
 
 def reference(module: torch.nn.Module, model: bytes) -> torch.nn.Module:
@@ -79,7 +90,7 @@ def record(name: str) -> dict[str, np.ndarray]:
     module, data = made(network)
     found = {"axis": np.array(network.axis)}
     for exporter in EXPORTERS:
-        model = exported(module, data, exporter)
+        model = exported(module, data, exporter, network.dynamic)
         found[exporter] = np.frombuffer(model, np.uint8)
         like = reference(module, model)
         for optimizer in _OPTIMIZERS:

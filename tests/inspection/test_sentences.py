@@ -47,6 +47,12 @@ def computed() -> onnx.ModelProto:
     return models.model(nodes, {"mul": models.normal(4, 3)}, y=("N", 3), infos=infos)
 
 
+def unnamed() -> onnx.ModelProto:
+    """c·s of two parameters, by the older exporter."""
+    nodes = [models.node("Einsum", "x onnx::Einsum_7", "y", equation="ni,io->no")]
+    return models.model(nodes, {"onnx::Einsum_7": models.normal(4, 3)}, y=("N", 3))
+
+
 def scaled() -> onnx.ModelProto:
     """A parameter of the network itself, whose formula is the last call alone: spectral norm, a temperature."""
     infos = {"div": {models.FOLDED: "['prototypes', 'clone', 'val_0']"}}
@@ -73,6 +79,7 @@ SAID = {
     "perhaps parameters": element,
     "computed weights": computed,
     "computed weights, by the last call": scaled,
+    "computed weights, by the older exporter": unnamed,
     "untied": models.torchscript_norms,
     "tied": models.tied_embedding,
     "tied, transposed": lambda: models.tied_embedding(True),

@@ -20,7 +20,7 @@ from model.networks import NETWORKS  # noqa: E402
 def test_a_new_network_trains_as_in_pytorch(name, exporter):
     network = NETWORKS[name]
     module, data = record_networks.made(network, seed=7)
-    model = record_networks.exported(module, data, exporter)
+    model = record_networks.exported(module, data, exporter, network.dynamic)
     like = record_networks.reference(module, model)
     for optimizer in curves.OPTIMIZERS:
         expected = record_networks.curve(like, optimizer, data, network.axis)

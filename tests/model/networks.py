@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from model.networks_merged import Added, Biased, Detector, Distilled, FromZeros, Gates
 from model.networks_others import (
     Cells,
     Crossed,
@@ -51,13 +52,17 @@ from torch import nn
 
 @dataclass
 class Network:
-    """`inputs` are shapes with the range of integers, or None for floats; `classes` of the targets."""
+    """`inputs` are shapes with the range of integers, or None for floats; `classes` of the targets.
+
+    `dynamic`: exported with a batch of any size.
+    """
 
     make: object
     inputs: tuple
     classes: int
     target: tuple = ()
     axis: int = 1
+    dynamic: bool = False
 
 
 PICTURE = (((8, 3, 16, 16), None),)
@@ -99,6 +104,12 @@ NETWORKS = {
     "instances": Network(instances, SMALL, 4),
     "plain_instances": Network(plain_instances, SMALL, 4),
     "plain_batches": Network(plain_batches, SMALL, 4),
+    "distilled": Network(Distilled, SMALL, 4, dynamic=True),
+    "biased": Network(Biased, (((8, 6), 30),), 5, dynamic=True),
+    "detector": Network(Detector, SMALL, 4),
+    "gates": Network(Gates, (((8, 3, 7), None),), 4),
+    "added": Network(Added, (((8, 5), None),), 3),
+    "from_zeros": Network(FromZeros, (((8, 6), None),), 3),
 }
 
 

@@ -25,6 +25,13 @@ def mel() -> np.ndarray:
     return np.maximum(0, np.minimum(up, down))
 
 
+def rounded_basis() -> np.ndarray:
+    """A short Fourier transform as a kernel; sines of large angles are nothing but rounding."""
+    angles = np.outer(np.arange(9), np.arange(16)).astype(np.float32) * np.float32(2 * np.pi / 16)
+    waves = np.concatenate([np.cos(angles), np.sin(angles)])
+    return (waves * np.hanning(17)[:-1].astype(np.float32))[:, None]
+
+
 def bands(count: int) -> np.ndarray:
     """Two neighbours in each of eight rows, of `count` different numbers."""
     made = np.zeros((8, 8))
@@ -43,6 +50,10 @@ FIXED = [
     ("a mask of large numbers", np.triu(np.full((1, 1, 8, 8), -1e9), 1), "mask"),
     ("the least number of float", np.triu(np.full((8, 8), -3.4e38), 1), "mask"),
     ("a triangle of ones", np.tril(np.ones((8, 8))), "mask"),
+    ("windows that were shifted", np.where(RNG.normal(size=(2, 4, 4)) > 0, 0.0, -100.0), "mask"),
+    ("slopes of distances", np.minimum(CELLS[0, :8] - CELLS[0, :8, None], 0) * 0.3, "table"),
+    ("anchors", np.array([10, 13, 16, 30, 33, 23]) / 8, "written"),
+    ("sinusoids with their rounding, windowed", rounded_basis(), "window"),
     ("positions", np.arange(16.0).reshape(1, 16, 1, 1), "table"),
     ("evenly spaced", np.linspace(-1, 1, 9), "table"),
     ("a basis of trends", np.linspace(0, 1, 12) ** np.arange(3)[:, None], "table"),
@@ -67,6 +78,9 @@ FIXED = [
 ]
 
 LEARNED = [
+    ("scales that are all alike", np.repeat([0.25, 0.75], 16).reshape(2, 4, 4)),
+    ("a matrix that begins as a multiple of the identity", np.eye(8) * 0.3),
+    ("five numbers of few digits", np.array([0.1, 0.35, 0.2, 0.7, 0.15])),
     ("a bias of two numbers that mirrors by chance", np.repeat([0.3, 1.7, 0.3], [6, 8, 6])),
     ("too few points for a grid", POINTS[:-1]),
     ("bands of few numbers", bands(5)),

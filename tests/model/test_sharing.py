@@ -147,6 +147,68 @@ def test_two_biases_of_one_cell_part_though_they_are_equal():
     assert kinds(model) == {"untied": ["c.bias_ih"]}
 
 
+def two_layers(first: dict, second: str = "b") -> onnx.ModelProto:
+    """Two layers by the older exporter, which merged the `first` tensors of layer `a` with those of another."""
+    nodes = [
+        models.node("Identity", name, name.replace("a.", f"{second}."), f"Identity_{name}")
+        for name in first
+    ]
+    shared = [f"{second}.{p}" if f"a.{p}" in first else f"other.{p}" for p in ("weight", "bias")]
+    nodes.append(models.node("Gemm", "x a.weight a.bias", "h", "/a/Gemm"))
+    nodes.append(models.node("Gemm", f"x {' '.join(shared)}", "g", f"/{second}/Gemm"))
+    nodes.append(models.node("Add", "h g", "y", "/Add"))
+    own = {"a.weight": models.normal(4, 4), "a.bias": models.normal(4)}
+    others = {n: models.normal(*(4, 4)[: 1 + n.endswith("weight")]) for n in shared if "other" in n}
+    return models.model(nodes, {**own, **first, **others}, y=("N", 4))
+
+
+def test_two_biases_that_are_added_part_though_they_are_equal():
+    """They began at zero and have the same gradient: equal in a trained network, too."""
+    model = two_layers({"a.bias": models.normal(4)})
+    assert kinds(model) == {"untied": ["a.bias"]}
+    assert "biases of different layers" in TrainableModel(model).changes[2].notes[0].text
+
+
+def test_a_bias_stays_one_where_the_whole_layer_is_one():
+    model = two_layers({"a.weight": models.normal(4, 4), "a.bias": models.normal(4)})
+    assert kinds(model) == {"tied": ["a.weight", "a.bias"]}
+
+
+def test_layers_of_zeros_and_ones_part():
+    """Kernels that begin as Dirac's, biases of one for the forget gates."""
+    half = np.repeat(np.float32([0, 1]), 2)
+    model = two_layers({"a.weight": np.tile(half, (4, 1)), "a.bias": half})
+    assert kinds(model) == {"untied": ["a.weight", "a.bias"]}
+
+
+@pytest.mark.parametrize(("second", "kind"), [("/n_1/Mul", "tied"), ("/m/Mul", "untied")])
+def test_what_two_calls_of_one_module_read_in_another_shape_is_one(second, kind):
+    """GroupNorm's scale: the older exporter gives it a shape for every call, and merges the results."""
+    nodes = [
+        models.node("Identity", "onnx::Mul_5", "onnx::Mul_8", "Identity_0"),
+        models.node("MatMul", "x w", "h", "/fc/MatMul"),
+        models.node("Mul", "h onnx::Mul_5", "a", "/n/Mul"),
+        models.node("Tanh", "a", "b", "/Tanh"),
+        models.node("Mul", "b onnx::Mul_8", "y", second),
+    ]
+    model = models.model(
+        nodes, {"w": models.normal(4, 4), "onnx::Mul_5": models.ones(4)}, y=("N", 4)
+    )
+    assert kinds(model) == {kind: ["onnx::Mul_5"]}
+
+
+def test_what_was_computed_and_merged_with_a_parameter_is_said():
+    """exp of zeros is ones, as a scale is: the call that reads it names the result."""
+    call = "call_function[target=torch.ops.aten.mul.Tensor](args = (%{}, %{}), kwargs = {{}})"
+    nodes = [models.node("Mul", "x scale", "h"), models.node("Mul", "h scale", "y")]
+    for made, names in zip(nodes, (("x", "p_scale"), ("h", "exp")), strict=True):
+        made.metadata_props.add(key=models.CALL, value=f"%{made.output[0]} = {call.format(*names)}")
+    infos = {"scale": {models.KIND: "PARAMETER"}}
+    model = models.model(nodes, {"scale": models.ones(4)}, y=("N", 4), infos=infos)
+    assert sorted(TrainableModel(model).select("all")) == ["exp", "scale"]
+    assert "computed weights" in kinds(model)
+
+
 def test_a_single_number_that_is_used_twice_was_not_merged():
     nodes = [models.node("Mul", "x gain", "a"), models.node("Mul", "a gain", "y")]
     model = models.model(nodes, {"gain": models.ones(1)}, y=("N", 4))

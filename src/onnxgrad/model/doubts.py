@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxgrad.model import origin
 from onnxgrad.model.patterns import is_round
-from onnxgrad.model.roles import Tensor
+from onnxgrad.model.roles import Tensor, made_by
 from onnxgrad.notes import Note
 
 DIGITS = 4  # of a number that somebody wrote down, or of what it is the root or the inverse of
@@ -88,8 +88,9 @@ def _perhaps_buffers(model: ir.Model, weights: set[str]) -> str:
         own = [n for n in tensors if _OF_A_LAYER.match(n) or origin.is_a_layers(n)]
         names = [n for n, v in tensors.items() if n not in own and not _of_a_norm(v)]
     else:
-        made = {n: origin.folded_parameters(v.metadata_props) for n, v in tensors.items()}
-        names = [n for n, of in made.items() if of and not any(map(origin.is_a_layers, of))]
+        known = made_by(model)
+        of = {n: origin.folded_parameters(v.metadata_props, known) for n, v in tensors.items()}
+        names = [n for n, by in of.items() if by and not any(map(origin.is_a_layers, by))]
     if not names:
         return ""
     shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
@@ -121,7 +122,13 @@ def _perhaps_parameters(model: ir.Model, tensors: list[Tensor]) -> str:
         for t in tensors
         if t.kind == "setting" and t.size == 1 and t.possible and t.name in initializers
     ]
-    odd = [n for n in numbers if not _is_written(float(initializers[n].const_value.numpy().item()))]
+    told = _names_constants(model)
+    odd = [
+        n
+        for n in numbers
+        if (told and n.startswith("onnx::"))
+        or not _is_written(float(initializers[n].const_value.numpy().item()))
+    ]
     if not odd:
         return ""
     shown = ", ".join(map(repr, odd[:3])) + (" …" if len(odd) > 3 else "")
@@ -130,6 +137,15 @@ def _perhaps_parameters(model: ir.Model, tensors: list[Tensor]) -> str:
         f"the exporter does not tell elements of parameters from settings: {shown} {verb} not trained, and "
         f"--trainable all,{odd[0]} trains {odd[0]!r}"
     )
+
+
+def _names_constants(model: ir.Model) -> bool:
+    """The older exporter of PyTorch 2: a setting has the name of its Constant, also in a file that was simplified.
+
+    A number with a name like `onnx::Mul_9` was then computed from a parameter or a buffer, whatever it is.
+    """
+    major = (model.producer_version or "").partition(".")[0]
+    return major.isdigit() and int(major) >= 2
 
 
 def _is_written(number: float) -> bool:
@@ -143,20 +159,47 @@ def _is_written(number: float) -> bool:
 
 
 def _computed_weights(model: ir.Model, weights: set[str]) -> str:
-    """Weight normalisation and the like, which the newer exporter of PyTorch computes beforehand."""
+    """Weight normalisation and the like, which exporters of PyTorch compute beforehand; the older one does not tell."""
+    known = made_by(model)
     made = {
-        name: origin.computed_by(name, v.metadata_props)
+        name: origin.computed_by(name, v.metadata_props, known)
         for name, v in model.graph.initializers.items()
         if name in weights
     }
     made = {name: by for name, by in made.items() if by[0]}
     if not made:
-        return ""
+        return _without_names(model, weights) if _by_the_older_exporter(model) else ""
     name, (parameter, formula) = next(iter(made.items()))
     count = "1 tensor was" if len(made) == 1 else f"{len(made):,} tensors were"
+    of = f" from {parameter!r}, by {formula}" if parameter != name else ", from what is not told"
+    return f"{count} computed by the exporter (first: {name!r}{of}): what trains is the result, without the formula"
+
+
+# What the older exporter calls results that stand where a layer's own weight would have its name.
+_OF_A_FORMULA = re.compile(
+    r"onnx::(Mul|Div|Einsum|Gemm|Reciprocal|Sqrt|Neg|Exp|Log|Sigmoid|Tanh|Sin|Cos)_\d+"
+)
+
+
+def _is_scale(value: ir.Value) -> bool:
+    """One factor for each channel, which exporters give the shape that it needs."""
+    wide = [d for d in value.const_value.shape if d > 1]
+    return len(wide) < 2 and all(n.op_type == "Mul" for n, _ in value.uses())
+
+
+def _without_names(model: ir.Model, weights: set[str]) -> str:
+    tensors = model.graph.initializers
+    found = [
+        n
+        for n in tensors
+        if n in weights and _OF_A_FORMULA.fullmatch(n) and not _is_scale(tensors[n])
+    ]
+    if not found:
+        return ""
+    count = "1 tensor has" if len(found) == 1 else f"{len(found):,} tensors have"
     return (
-        f"{count} computed by the exporter (first: {name!r} from "
-        f"{parameter!r}, by {formula}): what trains is the result, without the formula"
+        f"{count} no name of a parameter (first: {found[0]!r}): the exporter computed it, or gave a parameter another "
+        "shape; what trains is the result, without a formula if there was one"
     )
 
 

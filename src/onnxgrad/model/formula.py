@@ -20,6 +20,8 @@ _FUNCTIONS: dict[str, tuple[str, Callable, Callable]] = {
     "reciprocal": ("Reciprocal", np.reciprocal, np.reciprocal),
     "sigmoid": ("Sigmoid", lambda x: 1 / (1 + np.exp(-x)), lambda y: np.log(y) - np.log1p(-y)),
     "tanh": ("Tanh", np.tanh, np.arctanh),
+    "log": ("Log", np.log, np.exp),
+    "sqrt": ("Sqrt", np.sqrt, np.square),
 }
 NEAR = 1e-6  # relative: what the inverse and the function may lose of a float
 

@@ -136,6 +136,17 @@ def call_of(metadata: Mapping[str, str]) -> tuple[str, list[str]]:
     return found[1], [v[1:] if re.fullmatch(r"%\w+", v) else "" for v in values]
 
 
+def arguments_of(metadata: Mapping[str, str]) -> list[str]:
+    """Return every value among the arguments of the call that became a node, those of lists as well.
+
+    >>> call = "call_function[target=torch.ops.aten.cat.default](args = ([%a, %b], 1), kwargs = {})"
+    >>> arguments_of({CALL: f"%cat = {call}"})
+    ['a', 'b']
+    """
+    _, mark, rest = metadata.get(CALL, "").partition("](args = (")
+    return re.findall(r"%(\w+)", rest.partition("), kwargs")[0]) if mark else []
+
+
 def result_of(metadata: Mapping[str, str]) -> str:
     """Return what the call that became a node, or one of its steps, makes; "" where no call is noted."""
     found = re.match(r"%(\w+)", metadata.get(CALL, ""))
@@ -183,7 +194,7 @@ def mangled(name: str) -> str:
 
 # Calls of PyTorch whose results the newer exporter computes beforehand: names that are not a parameter's.
 _CALLS = re.compile(
-    r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor|expand|repeat|slice|select"
+    r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor\w*|expand|repeat|slice|select"
     r"|getitem|index|gather|unsqueeze|squeeze|view|reshape|permute|transpose|t|to|_to_copy|alias|clone|cat"
     r"|stack|triu|tril|add|sub|mul|div|neg|pow|exp|sin|cos|where|eq|ge|le|gt|lt|rsub|reciprocal"
     r"|embedding|detach|contiguous|flatten|lift_fresh\w*|type_as|full_like|zeros_like|ones_like"
@@ -212,12 +223,15 @@ def is_computed(metadata: Mapping[str, str], made: Container[str] = ()) -> bool:
     Of what is still `made` by a run it used the shape alone.
     """
     names = folded_from(metadata)
-    return _has_constant(names, made) and all(n in made or _CALLS.fullmatch(n) for n in names)
+    # a sum or a mean is a call where it is of ones in the shape of an input; a buffer may be called so, too
+    calls = (_CALLS, _FORMULAS) if any(n in made for n in names) else (_CALLS,)
+    known = [n for n in names if n in made or any(c.fullmatch(n) for c in calls)]
+    return _has_constant(names, made) and len(known) == len(names)
 
 
 # What a computation begins with that is no parameter's: a parameter may be called `t` or `add`, too.
 _BEGINNINGS = re.compile(
-    r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor|lift_fresh\w*|full_like|zeros_like"
+    r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor\w*|lift_fresh\w*|full_like|zeros_like"
     r"|ones_like|tmp)(_\d+)?"
 )
 
@@ -242,6 +256,17 @@ def is_product(name: str, metadata: Mapping[str, str]) -> bool:
     """Say whether the newer exporter computed a tensor as a layer's product: W·h + b for a state of zeros."""
     names = folded_from(metadata)
     return bool(names) and any(_PRODUCTS.fullmatch(n) for n in [name, *names])
+
+
+def is_product_with_zeros(name: str, metadata: Mapping[str, str]) -> bool:
+    """Say whether the newer exporter computed a tensor as W·0, without a bias: the first step from a state of zeros.
+
+    >>> is_product_with_zeros("linear_1", {FOLDED: "['cell.weight', 'zeros_like', 'val_0']"})
+    True
+    """
+    names = folded_from(metadata)
+    zeros = any(re.fullmatch(r"(new_)?zeros(_like)?(_\d+)?", n) for n in names)
+    return zeros and is_product(name, metadata) and not any("bias" in n for n in names)
 
 
 def is_one_row(name: str, metadata: Mapping[str, str]) -> bool:
@@ -299,10 +324,17 @@ _FORMULAS = re.compile(
 )
 
 
-def computed_by(name: str, metadata: Mapping[str, str]) -> tuple[str, str]:
+def is_formula(name: str) -> bool:
+    """Say whether a value has the name of a call that computes, not of one that only moves numbers."""
+    return _FORMULAS.fullmatch(name) is not None
+
+
+def computed_by(
+    name: str, metadata: Mapping[str, str], made: Container[str] = ()
+) -> tuple[str, str]:
     """Return a parameter and a formula that the newer exporter computed a tensor from beforehand; "" where it did not.
 
-    The result has the name of the last call.
+    The result has the name of the last call. Of what is `made` by a run, or given to it, the shape alone was used.
 
     >>> computed_by("mul", {FOLDED: "['div', 'linalg_vector_norm', 'conv.original1', 'val_0']"})
     ('conv.original1', 'div')
@@ -313,7 +345,7 @@ def computed_by(name: str, metadata: Mapping[str, str]) -> tuple[str, str]:
     # a product with a first state of zeros leaves a bias, under the name of the product
     formulas = [n for n in [*names, name] if _PRODUCTS.fullmatch(n)]
     formulas += [n for n in [*names, name] if _FORMULAS.fullmatch(n)]
-    parameters = folded_parameters(metadata)
+    parameters = folded_parameters(metadata, made)
     return (parameters[0], formulas[0]) if formulas and parameters else ("", "")
 
 
@@ -360,9 +392,12 @@ def functions_of(
     return rest[0], tuple(calls[n] for n in sorted(steps, key=lambda n: n == name))
 
 
-def folded_parameters(metadata: Mapping[str, str]) -> list[str]:
-    """Return the parameters and buffers that the newer exporter computed a tensor from."""
+def folded_parameters(metadata: Mapping[str, str], made: Container[str] = ()) -> list[str]:
+    """Return the parameters and buffers that the newer exporter computed a tensor from.
+
+    Of what is `made` by a run, or given to it, the shape alone was used.
+    """
     calls = (_CALLS, _FORMULAS, re.compile(r"(linear|addmm|scaled_dot_product_attention)(_\d+)?"))
-    names = folded_from(metadata)
+    names = [n for n in folded_from(metadata) if n not in made]
     found = [n for n in names if not any(c.fullmatch(n) for c in calls)]
     return found if found or _has_constant(names) else names[:1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 HUGE = 1e4  # beyond it, below zero: what masks add to scores
+LOW = 100  # the same where nothing but zeros is beside it: windows that are shifted have such masks
 NEAR = 1e-4  # relative to how far the elements lie apart: a scale that has hardly left 1 is not a progression
 ROUNDING = 5e-7  # relative to the largest element: tables are computed in float
 NOISE = 1e-5  # relative to the largest element: sin(πk) in float
@@ -31,6 +32,18 @@ def is_identity(array: np.ndarray) -> bool:
     return bool(
         first and np.count_nonzero(array) == len(array) and (array.diagonal() == first).all()
     )
+
+
+def is_of_two_numbers(array: np.ndarray) -> bool:
+    """Say whether an array holds two numbers that people write down, and no other: a forget gate's 1, a Dirac kernel.
+
+    >>> is_of_two_numbers(np.array([0.0, 1.0, 1.0, 0.0])), is_of_two_numbers(np.array([0.0, 0.123456, 0.0]))
+    (True, False)
+    """
+    flat = array.reshape(-1)
+    others = flat[flat != flat[:1]]
+    few = others.size > 0 and is_uniform(others) and bool(np.isfinite(flat[0]))
+    return few and is_round(float(flat[0])) and is_round(float(others[0]))
 
 
 def is_symmetric(array: np.ndarray) -> bool:
@@ -76,8 +89,9 @@ def describe(array: np.ndarray, pointwise: bool = True) -> tuple[str, str] | Non
         return mask
     if corner.size < 4 or (corner == corner.flat[0]).all():
         return None
-    found = _table(corner) or _short_table(corner) or _window(array) or _filters(corner)
-    return found or (_grid(corner) if pointwise else None)
+    found = _table(corner) or _short_table(corner) or _distances(corner)
+    found = found or _window(array) or _filters(corner)
+    return found or (_grid(corner) or _written(corner) if pointwise else None)
 
 
 def describe_switches(array: np.ndarray) -> tuple[str, str] | None:
@@ -106,11 +120,17 @@ def _mask(array: np.ndarray) -> str:
     if array.size < 2:
         return ""
     low = array <= -HUGE
-    if low.any() and (low | (np.abs(array) <= 1)).all():
+    if (low.any() and (low | (np.abs(array) <= 1)).all()) or _is_low_or_zero(array):
+        low = low | (array == array.min())
         return f"it holds {array.min():.3g} beside {'zeros' if not array[~low].any() else 'small numbers'}"
     if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 2 and _is_triangle(array):
         return "it is a triangle of ones"
     return ""
+
+
+def _is_low_or_zero(array: np.ndarray) -> bool:
+    least = array.min()
+    return bool(least <= -LOW and (array == 0).any() and ((array == 0) | (array == least)).all())
 
 
 def _is_triangle(array: np.ndarray) -> bool:
@@ -152,6 +172,20 @@ def _short_table(array: np.ndarray) -> tuple[str, str] | None:
     return None
 
 
+def _distances(array: np.ndarray) -> tuple[str, str] | None:
+    """What attention adds for the distance of two places: one number along every diagonal, and several diagonals."""
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] < 4:
+        return None
+    near = ROUNDING * np.abs(array).max()
+    if not (np.abs(array[..., 1:, 1:] - array[..., :-1, :-1]) <= near).all():
+        return None
+    # what the diagonals hold: the first row, and the first column
+    rows, columns = array[..., 0, 1:], array[..., 1:, 0]
+    if not (rows.any() or columns.any()) or not np.ptp(array, axis=(-2, -1)).any():
+        return None  # a multiple of the identity; matrices of equal elements
+    return "table", "its elements depend on the distance of their two indices alone"
+
+
 def _is_affine(rows: np.ndarray) -> bool:
     steps = np.diff(rows, axis=0)
     return bool((np.abs(steps - steps[:1]) <= _near(rows)).all())
@@ -180,7 +214,7 @@ def _window(array: np.ndarray) -> tuple[str, str] | None:
             continue
         part = array[tuple(slice(None if i == axis else 16) for i in range(array.ndim))]
         rows = np.moveaxis(np.asarray(part, np.float64), axis, 0).reshape(length, -1)
-        near = np.maximum(_near(rows), 1e-34)
+        near = np.maximum(_near(rows), NOISE * np.abs(rows).max())
         for part in (rows, rows[1:]):  # symmetric, and as one period
             back = part[::-1]
             even, odd = (np.abs(part - back) <= near).all(0), (np.abs(part + back) <= near).all(0)
@@ -208,6 +242,16 @@ def _filters(array: np.ndarray) -> tuple[str, str] | None:
     if min(edges, edges_t):
         return None
     return "filters", "its rows are bands of positive numbers, as a filter bank has them"
+
+
+def _written(array: np.ndarray) -> tuple[str, str] | None:
+    """Anchors, say: most of them different, each a number of few digits; weights that are rounded repeat."""
+    different = len(np.unique(array))
+    if not 6 <= array.size <= 4096 or different < 3 or different * 3 < array.size * 2:
+        return None
+    if not all(is_round(float(x), 4) for x in array.flat):
+        return None
+    return "written", "its elements are numbers of few digits, as somebody writes them down"
 
 
 def _grid(array: np.ndarray) -> tuple[str, str] | None:

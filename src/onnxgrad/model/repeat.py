@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxgrad.model import origin
 from onnxgrad.model.change import Change, Draft
 from onnxgrad.model.patterns import is_uniform
-from onnxgrad.model.roles import TYPES
+from onnxgrad.model.roles import TYPES, made_by
 from onnxgrad.notes import Note
 
 # Operators that a parameter reaches expanded; the weights of layers are never so.
@@ -132,7 +132,8 @@ def _named(model: ir.Model, value: ir.Value, axes: tuple[int, ...]) -> str:
     """
     array = value.const_value.numpy()
     row = _row(array, axes)
-    modules = {n.rpartition(".")[0] for n in origin.folded_parameters(value.metadata_props)}
+    parameters = origin.folded_parameters(value.metadata_props, made_by(model))
+    modules = {n.rpartition(".")[0] for n in parameters}
     if len(modules) > 1 or not (array == row).all():
         return ""  # a first state that is learned has a part in it
     for name in origin.folded_from(value.metadata_props):

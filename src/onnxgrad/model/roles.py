@@ -123,7 +123,7 @@ class _Evidence:
         self.model, self.opset_of = model, model.opset_imports
         self.by_torch = (model.producer_name or "").startswith("pytorch")
         self.prepared = set(_preparing(model))
-        self.made = {v.name for node in model.graph for v in node.outputs}
+        self.made = made_by(model)
 
     def judge(self, value: ir.Value) -> Tensor:
         kind, reason = self._of_use(value) or self._of_file(value) or self._of_numbers(value)
@@ -155,7 +155,7 @@ class _Evidence:
                 "buffer",
                 "a vector of a spectral normalisation, which a step of training refines",
             )
-        if origin.is_computed(value.metadata_props, self.made):
+        if origin.is_computed(value.metadata_props, self.made) or _is_zero_product(value):
             return "constant", "the exporter computed it, and from no parameter"
         constant = value.producer() is not None
         size = int(np.prod([int(d) for d in value.shape]))
@@ -271,6 +271,18 @@ _MOVES = {
 _RECURRENT = {"LSTM", "GRU", "RNN"}
 _LAYERS = {"Conv", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "ConvTranspose"}
 CHANNELS = 4  # of pictures, at most: a tensor of so many numbers is one of a mean or a deviation
+
+
+def made_by(model: ir.Model) -> set[str]:
+    """Return the values that a run is given or makes."""
+    made = {v.name or "" for node in model.graph for v in node.outputs}
+    return made | {v.name or "" for v in model.graph.inputs}
+
+
+def _is_zero_product(value: ir.Value) -> bool:
+    """W·0 says nothing of W, and has no gradient for it."""
+    told = origin.is_product_with_zeros(value.name or "", value.metadata_props)
+    return told and value.const_value is not None and not value.const_value.numpy().any()
 
 
 def _becomes_statistic(node: ir.Node) -> bool:

@@ -74,8 +74,8 @@ class _Calls:
         mine, other = _metadata(node), _metadata(producer)
         if origin.CALL not in mine or origin.CALL not in other:
             return None
-        (target, values), (same, _) = origin.call_of(mine), origin.call_of(other)
-        lacking = [v for v in values if v and v not in self.known and _kind(v) == _kind(value)]
+        target, same = origin.call_of(mine)[0], origin.call_of(other)[0]
+        lacking = [v for v in _meant(node, index, mine) if v not in self.known]
         # a step of a call, which nothing but the call reads
         step = origin.is_generated(value) and target == same
         step = step and origin.result_of(mine) != origin.result_of(other)
@@ -186,6 +186,16 @@ def _metadata(node: onnx.NodeProto) -> dict[str, str]:
 
 def _scope(node: onnx.NodeProto) -> str:
     return origin.scope_of(node.name, _metadata(node))
+
+
+def _meant(node: onnx.NodeProto, index: int, metadata: dict[str, str]) -> list[str]:
+    """Return the values of a node's call that its input `index` may have been: of the same kind as what it reads now.
+
+    Where the call has as many as the node, it was the one in the same place: cat([a, b]) reads `a` twice.
+    """
+    values, kind = origin.arguments_of(metadata), _kind(node.input[index])
+    own = values[index] if len(values) == len(node.input) else ""
+    return [own] if own and _kind(own) == kind else [v for v in values if _kind(v) == kind]
 
 
 def _kind(value: str) -> str:

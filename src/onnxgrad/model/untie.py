@@ -5,13 +5,15 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable
 
+import numpy as np
 import onnx
 
 from onnxgrad.model import origin
 from onnxgrad.model.change import Change
 from onnxgrad.model.patterns import is_identity
-from onnxgrad.model.sharing import Place, Shared, Site, fresh, shared_tensors
+from onnxgrad.model.sharing import Place, Shared, fresh, shared_tensors
 from onnxgrad.model.source import OriginalModel
+from onnxgrad.model.uses import Site
 from onnxgrad.notes import Note
 
 
@@ -67,13 +69,8 @@ class Untie(Change):
         drop_identities(graph, set(own))
         source.refresh()
         shown = ", ".join(repr(n) for n in own[:3]) + (" …" if len(own) > 3 else "")
-        array = source.array(name)
-        why = f"all its elements are {float(array.reshape(-1)[0]):g}"
-        why = "it is the identity" if is_identity(array) else why
-        why = why if shared.uniform else "copies of one layer"
-        if not shared.uniform and any(origin.of_one_module(p.module, name) for p in parted):
-            why = "two parameters of one layer"
-        why = "as asked for" if names_match(shared.names, self.untie) else why
+        why = "as asked for" if names_match(shared.names, self.untie) else ""
+        why = why or _reason(shared, parted, source.array(name))
         self.notes.append(
             Note(
                 "untied",
@@ -88,6 +85,25 @@ class Untie(Change):
         for shared in self.shared:
             yield tied_note(shared)
         yield from self.notes
+
+
+def _reason(shared: Shared, parted: list[Place], array: np.ndarray) -> str:
+    """Say why what is shared was several parameters."""
+    if shared.uniform:
+        numbers = np.unique(array)
+        if len(numbers) == 1:
+            return f"all its elements are {numbers[0]:g}"
+        return (
+            "it is the identity"
+            if is_identity(array)
+            else "it holds nothing but " + " and ".join(f"{number:g}" for number in numbers)
+        )
+    modules = [shared.tensor.name, shared.places[0].module]
+    if any(origin.of_one_module(p.module, m) for p in parted for m in modules):
+        return "two parameters of one layer"
+    if any(origin.same_but_numbers(p.module, shared.places[0].module) for p in parted):
+        return "copies of one layer"
+    return "biases of different layers"
 
 
 def tied_note(shared: Shared) -> Note:
@@ -156,8 +172,11 @@ def add_copy(graph: onnx.GraphProto, tensor: onnx.TensorProto, name: str, data: 
 def tell_origin(graph: onnx.GraphProto, place: Place) -> None:
     """Note what the copy of a computed tensor was computed from: the first one's note is of the first layer."""
     infos = [v for v in graph.value_info if v.name == place.name]
+    for info in infos if place.computed else ():
+        del info.metadata_props[:]
+        info.metadata_props.add(key=origin.FOLDED, value=str([place.name]))
     notes = [p for v in infos for p in v.metadata_props if p.key == origin.FOLDED]
-    if not notes:
+    if not notes or place.computed:
         return
     calls = [origin.properties(n.metadata_props) for n in following(graph, place)]
     for entry in notes:
