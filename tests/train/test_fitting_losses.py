@@ -270,8 +270,8 @@ def test_one_hot_labels_and_a_flat_target_are_taken_with_a_note():
 @pytest.mark.parametrize(
     ("schedule", "rates"),
     [
-        (schedules.Step(every=2, gamma=0.1), [1.0, 0.1, 0.1, 0.01]),
-        (schedules.Exponential(gamma=0.5), [0.5, 0.25, 0.125, 0.0625]),
+        (schedules.Step(every=2, gamma=0.1), [1.0, 1.0, 0.1, 0.1]),
+        (schedules.Exponential(gamma=0.5), [1.0, 0.5, 0.25, 0.125]),
     ],
     ids=["step", "exponential"],
 )

@@ -54,11 +54,7 @@ def is_tensorflows(name: str) -> bool:
 
 
 def is_paddles(name: str) -> bool:
-    """Say whether a name is one that PaddlePaddle gives a parameter: the layer, its number, and which it is.
-
-    >>> [is_paddles(n) for n in ("conv2d_0.w_0", "affine_block_12.b_0", "p2o.helper.constant.2", "relu_0.tmp_0")]
-    [True, True, False, False]
-    """
+    """Say whether PaddlePaddle named a parameter so: layer, number, which (conv2d_0.w_0, affine_block_12.b_0)."""
     return re.fullmatch(r"\w+_\d+\.[wb]_\d+", name) is not None
 
 
