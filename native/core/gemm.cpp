@@ -83,6 +83,13 @@ template <int R, int V, class T, class A> void tile_product(Addend<T> addend, A 
     }
   }
   if (columns == V * lanes<T>) {
+    if (addend.row)
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) {
+        const Vec<T> row = load<T>(addend.row + v * lanes<T>);
+#pragma GCC unroll 16
+        for (int i = 0; i < R; ++i) sum[i][v] = row + sum[i][v];
+      }
     if (addend.data)
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i)
@@ -100,10 +107,11 @@ template <int R, int V, class T, class A> void tile_product(Addend<T> addend, A 
 #pragma GCC unroll 16
     for (int v = 0; v < V; ++v) {
       const Dim left = columns - v * lanes<T>, count = left < lanes<T> ? left : lanes<T>;
+      if (count <= 0) continue;
       const Addend<T> more = addend.at(i, v * lanes<T>);
-      if (count > 0)
-        store_some<T>(c + i * c_pitch + v * lanes<T>,
-                      more.data ? load_some<T>(more.data, count) + sum[i][v] : sum[i][v], count);
+      if (more.row) sum[i][v] = load_some<T>(more.row, count) + sum[i][v];
+      if (more.data) sum[i][v] = load_some<T>(more.data, count) + sum[i][v];
+      store_some<T>(c + i * c_pitch + v * lanes<T>, sum[i][v], count);
     }
 }
 

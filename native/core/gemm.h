@@ -79,11 +79,14 @@ struct Part {
   Dim row, row_end, panel, panel_end;
 };
 
-// What a product is added to: nothing, another matrix, or the same row everywhere (pitch 0).
+// What a product is added to: one row everywhere, then another matrix; either may be absent.
 template <class T> struct Addend {
   const T* data = nullptr;
   Dim pitch = 0;
-  Addend at(Dim i, Dim j) const { return data ? Addend{data + i * pitch + j, pitch} : Addend{}; }
+  const T* row = nullptr;
+  Addend at(Dim i, Dim j) const {
+    return {data ? data + i * pitch + j : nullptr, pitch, row ? row + j : nullptr};
+  }
 };
 
 // C = addend + A · B for one part of C[M][columns]; `packed` is B[depth][columns] in panels. A is

@@ -90,8 +90,17 @@ template <class T> void check_product(Dim m, Dim n, Dim k, bool add) {
   for (Dim i = 0; i < m; ++i)
     for (Dim j = 0; j < n; ++j) filled[std::size_t(i * (n + 3) + j)] = start[std::size_t(j)];
   add_product(all, source, k, packed.data(), n, filled.data(), n + 3);
-  product(Addend<T>{start.data(), 0}, all, source, k, packed.data(), n, at_once.data(), n + 3);
+  const T* row = start.data();
+  product(Addend<T>{nullptr, 0, row}, all, source, k, packed.data(), n, at_once.data(), n + 3);
   expect(filled == at_once, "a row that is added everywhere", m, n, k, 0);
+
+  std::vector<T> both = start, summed = start;  // over what is added
+  product(Addend<T>{summed.data(), n + 3, row}, all, source, k, packed.data(), n, summed.data(),
+          n + 3);
+  for (Dim i = 0; i < m; ++i)
+    for (Dim j = 0; j < n; ++j) both[std::size_t(i * (n + 3) + j)] += row[j];
+  const double error = error_of(a, b, both, summed, m, n, k, n + 3, true);
+  expect(error < limit, "a row and a matrix that are added", m, n, k, error);
 }
 
 template <class T> void check_transpose(Dim rows, Dim columns) {

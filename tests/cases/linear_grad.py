@@ -11,17 +11,28 @@ def layer(title, rows, k, n, outputs=None):
     return Case(title, dY=normal(*rows, n), X=normal(*rows, k), W=normal(k, n), outputs=outputs)
 
 
-def padded(title, rows, k, n, *zero, outputs=None):
+def joined(title, rows, k, n, outputs=None):
+    """A layer whose dX is added to another gradient."""
+    sizes = {"dY": (*rows, n), "X": (*rows, k), "W": (k, n), "added": (*rows, k)}
+    return Case(title, **{name: normal(*size) for name, size in sizes.items()}, outputs=outputs)
+
+
+def padded(title, rows, k, n, *zero, outputs=None, added=False):
     """A layer whose rows `zero` have no cotangents."""
     rng = np.random.default_rng(zlib.crc32(title.encode()))
     dy, x, w = (rng.normal(size=size).astype(np.float32) for size in ((rows, n), (rows, k), (k, n)))
     for rows_of_zeros in zero:
         dy[rows_of_zeros] = 0
-    return Case(title, dY=exactly(dy), X=exactly(x), W=exactly(w), outputs=outputs)
+    more = {"added": normal(rows, k)} if added else {}
+    return Case(title, dY=exactly(dy), X=exactly(x), W=exactly(w), **more, outputs=outputs)
 
 
 CASES = [
     *(layer(*given) for given in LAYERS),
+    *(joined(f"{title}, added to something", *given) for title, *given in LAYERS),
+    joined("dX alone, added to something", (40,), 50, 60, ("dX",)),
+    padded("padding between, added to something", 300, 20, 30, slice(100, 190), slice(250, None), added=True),
+    padded("no cotangents, added to something", 60, 20, 30, slice(None), added=True),
     padded("padding behind", 100, 20, 30, slice(60, None)),
     padded("padding before", 100, 20, 30, slice(40)),
     padded("padding behind two sentences", 200, 40, 33, slice(70, 100), slice(150, None)),

@@ -1,8 +1,9 @@
-"""Y = X·W + B."""
+"""Y = X·W + B + added."""
 
 import numpy as np
 
 
-def linear_training(X, W, B=None):
+def linear_training(X, W, B=None, added=None):
     Y = np.einsum("...k,kn->...n", X, W)
-    return Y if B is None else Y + B
+    Y = Y if B is None else Y + B
+    return Y if added is None else Y + added

@@ -9,14 +9,16 @@ const Contract& linear_grad_contract() {
                                 .summary(
                                     "Gradient of a linear layer, Y = X·W + B. Rows of dY that are "
                                     "all zero (padding, ignored labels) take part in no product.")
-                                .formula("dX = dY·Wᵀ; dW = Xᵀ·dY; dB = Σ dY over the rows")
+                                .formula("dX = dY·Wᵀ + added; dW = Xᵀ·dY; dB = Σ dY over the rows")
                                 .accuracy(Measure::rms, 2e-6, 1e-14)
                                 .input("dY", "T[rows..., N]", "cotangent of Y")
                                 .input("X", "T[rows..., K]", "what went in")
                                 .input("W", "T[K, N]", "weights")
+                                .optional("added", "T[rows..., K]", "what is added to dX")
                                 .optional_output("dX", "T[rows..., K]", "gradient of X")
                                 .optional_output("dW", "T[K, N]", "gradient of the weights")
-                                .optional_output("dB", "T[N]", "gradient of the bias");
+                                .optional_output("dB", "T[N]", "gradient of the bias")
+                                .inplace("added", "dX");
   return c;
 }
 
@@ -54,7 +56,7 @@ constexpr Dim kRowsLookedAt = 256;
 
 template <class T> struct LinearBackward {
   const LinearShape s;
-  const T *dy, *x, *w;
+  const T *dy, *x, *w, *added;
   T *dx, *dw, *db;
   T *packed_dy, *packed_w;
   unsigned char* live;  // of each row: whether its cotangents are not all zero
@@ -128,22 +130,30 @@ template <class T> struct LinearBackward {
     });
   }
 
-  // dX (+)= dY·Wᵀ for the columns of W that are packed; 0 for rows without cotangents.
+  // dX (+)= dY·Wᵀ for the columns of W that are packed; the first of them on what is added, which is
+  // all that rows without cotangents get.
   void multiply_rows(Part part, const Runs& runs, Dim first, Dim columns) const {
+    const Addend<T> before{first > 0 ? dx : added, s.depth};
     Dim done = part.row;
     for (int r = 0; r < runs.count; ++r) {
       const Part live{larger_of(part.row, runs.first[r]), smaller_of(part.row_end, runs.end[r]),
                       part.panel, part.panel_end};
       if (live.row >= live.row_end) continue;
-      if (first == 0) clear_rows(done, live.row, part);
-      product(first > 0, live, Rows<T>{dy + first, s.columns}, columns, packed_w, s.depth, dx,
+      if (first == 0) rows_without(done, live.row, part);
+      product(before, live, Rows<T>{dy + first, s.columns}, columns, packed_w, s.depth, dx,
               s.depth);
       done = live.row_end;
     }
-    if (first == 0) clear_rows(done, part.row_end, part);
+    if (first == 0) rows_without(done, part.row_end, part);
   }
-  void clear_rows(Dim from, Dim to, Part part) const {
-    clear(dx, s.depth, s.depth, Part{from, to, part.panel, part.panel_end});
+  void rows_without(Dim from, Dim to, Part part) const {
+    const Part rows{from, to, part.panel, part.panel_end};
+    if (!added) return clear(dx, s.depth, s.depth, rows);
+    if (added == dx) return;  // the host gave dX its place
+    const Dim left = rows.panel * kPanel<T>,
+              right = smaller_of(rows.panel_end * kPanel<T>, s.depth);
+    for (Dim i = from; i < to; ++i)
+      std::copy(added + i * s.depth + left, added + i * s.depth + right, dx + i * s.depth + left);
   }
   // The part of a matrix of so many columns.
   static void clear(T* c, Dim pitch, Dim columns, Part part) {
@@ -184,6 +194,7 @@ template <class T> void linear_grad(Call& call) {
                                dy,
                                x,
                                call.input<T>("W").data(),
+                               call.input<T>("added").data(),
                                dx.data(),
                                dw.data(),
                                db.data(),

@@ -5,12 +5,14 @@ namespace onnxgrad::ONNXGRAD_ISA {
 const Contract& linear_training_contract() {
   static const Contract c = Contract("LinearTraining")
                                 .summary("A linear layer whose weights change with every step.")
-                                .formula("Y = X·W + B")
+                                .formula("Y = X·W + B + added")
                                 .accuracy(Measure::rms, 2e-6, 1e-14)
                                 .input("X", "T[rows..., K]", "rows of any number of axes")
                                 .input("W", "T[K, N]", "weights")
                                 .optional("B", "T[N]", "what is added to every row")
-                                .output("Y", "T[rows..., N]", "the product");
+                                .optional("added", "T[rows..., N]", "what is added to Y")
+                                .output("Y", "T[rows..., N]", "the product")
+                                .inplace("added", "Y");
   return c;
 }
 
@@ -21,7 +23,7 @@ template <class T> void linear_training(Call& call) {
   const auto packed_w = space.shared<T>(packed_size<T>(s.depth, block));
   Workspace::acquire(call, space.bytes());
   const T *x = call.input<T>("X").data(), *w = call.input<T>("W").data(),
-          *bias = call.input<T>("B").data();
+          *bias = call.input<T>("B").data(), *added = call.input<T>("added").data();
   T* y = call.output<T>("Y").data();
   space.open();
   T* packed = space[packed_w].data();
@@ -32,9 +34,9 @@ template <class T> void linear_training(Call& call) {
       pack_part(w + first, s.columns, s.depth, columns, packed, of_w.part(piece));
     });
     const auto cuts = ProductCuts<T>::of(s.rows, s.depth, columns);
-    const Addend<T> same_row = Addend<T>{bias, 0}.at(0, first);
+    const Addend<T> addend = Addend<T>{added, s.columns, bias}.at(0, first);
     call.parallel_for(cuts.count(), [&](Dim piece) {
-      product(same_row, cuts.part(piece), Rows<T>{x, s.depth}, s.depth, packed, columns, y + first,
+      product(addend, cuts.part(piece), Rows<T>{x, s.depth}, s.depth, packed, columns, y + first,
               s.columns);
     });
   }

@@ -2,7 +2,7 @@
 
 import functools
 
-from onnxgrad.autodiff.rule import rule
+from onnxgrad.autodiff.rule import Need, rule
 
 _rule = functools.partial(rule, domain="com.microsoft")
 
@@ -38,10 +38,12 @@ def group_normalization_training(op, X, scale, Y, dY, *, attrs):
     return op.GroupNormalizationGrad(dY, X, scale, cut, **settings, outputs=3)
 
 
-@_rule("LinearTraining", inputs="X W B", outputs="Y", wrt="X W B")
+@_rule("LinearTraining", inputs="X W B added", outputs="Y", wrt="X W B added")
 def linear_training(op, X, W, dY, *, need):
-    """dX, dW and dB in one call, which packs dY once."""
-    return op.LinearGrad(dY, X, W, outputs=need)
+    """dX, dW and dB in one call, which packs dY once; what was added gets dY as it is."""
+    of_product = Need.of(("X", "W", "B"), need)
+    gradients = op.LinearGrad(dY, X, W, outputs=of_product) if of_product else (None,) * 3
+    return (*gradients, dY if "added" in need else None)
 
 
 @_rule("MaxPoolTraining", inputs="X", outputs="Y Indices", wrt="X")

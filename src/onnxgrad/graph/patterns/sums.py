@@ -1,9 +1,10 @@
-"""A gradient that is added to what a normalisation's kernel has just written: the kernel can add it itself.
+"""What is added to what a kernel of ours has just written: the kernel can add it itself.
 
-    d = NormalizationGrad(…)  total = Add(other, d)   →   total = NormalizationGrad(…, other)
+    d = NormalizationGrad(…)      total = Add(other, d)   →   total = NormalizationGrad(…, other)
+    y = LinearTraining(X, W, B)   total = Add(x, y)       →   total = LinearTraining(X, W, B, x)
 
-So it is at every branch that begins with a normalisation: residual layers, DenseNets. One node less, and one pass over
-memory.
+So it is where a residual layer ends, and backwards where it begins; at DenseNets; at queries, keys and values of one
+tensor, whose gradients are added. One node less, and one pass over memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _DOMAIN = "com.microsoft"
 _ADDED = {
     "GroupNormalizationGrad": 4,
     "LayerNormalizationGrad": 5,
+    "LinearGrad": 3,
+    "LinearTraining": 3,
     "SimplifiedLayerNormalizationGrad": 4,
 }
 
@@ -28,16 +31,16 @@ def join_sums(graph: ir.Graph) -> int:
     for node in list(graph):
         if node.op_type != "Add" or node.domain or node.outputs[0].is_graph_output():
             continue
-        for gradient, other in (node.inputs, node.inputs[::-1]):
-            if _adds(gradient, other, place):
-                _join(node, gradient, other)
+        for written, other in (node.inputs, node.inputs[::-1]):
+            if _adds(written, other, place):
+                _join(node, written, other)
                 joined += 1
                 break
     return joined
 
 
-def _adds(gradient: ir.Value | None, other: ir.Value | None, place: dict[ir.Node, int]) -> bool:
-    kernel = None if gradient is None or other is None else gradient.producer()
+def _adds(written: ir.Value | None, other: ir.Value | None, place: dict[ir.Node, int]) -> bool:
+    kernel = None if written is None or other is None else written.producer()
     if (
         kernel is None
         or kernel.domain != _DOMAIN
@@ -46,19 +49,19 @@ def _adds(gradient: ir.Value | None, other: ir.Value | None, place: dict[ir.Node
     ):
         return False
     free = len(kernel.inputs) <= _ADDED[kernel.op_type]
-    alone = len(gradient.uses()) == 1 and not gradient.is_graph_output()
-    if not free or not alone or gradient is not kernel.outputs[0] or gradient.dtype != other.dtype:
+    alone = len(written.uses()) == 1 and not written.is_graph_output()
+    if not free or not alone or written is not kernel.outputs[0] or written.dtype != other.dtype:
         return False
-    shape = dims(gradient)
+    shape = dims(written)
     if shape is None or None in shape or dims(other) != shape:
         return False
     maker = other.producer()
     return maker is None or (maker in place and place[maker] < place[kernel])
 
 
-def _join(node: ir.Node, gradient: ir.Value, other: ir.Value) -> None:
-    kernel = gradient.producer()
-    node.outputs[0].replace_all_uses_with(gradient)
+def _join(node: ir.Node, written: ir.Value, other: ir.Value) -> None:
+    kernel = written.producer()
+    node.outputs[0].replace_all_uses_with(written)
     node.graph.remove(node, safe=True)
     at = _ADDED[kernel.op_type]
     kernel.resize_inputs(at + 1)
