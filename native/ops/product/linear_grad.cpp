@@ -130,8 +130,8 @@ template <class T> struct LinearBackward {
     });
   }
 
-  // dX (+)= dY·Wᵀ for the columns of W that are packed; the first of them on what is added, which is
-  // all that rows without cotangents get.
+  // dX (+)= dY·Wᵀ for the columns of W that are packed; the first of them on what is added, and
+  // rows without cotangents get that alone.
   void multiply_rows(Part part, const Runs& runs, Dim first, Dim columns) const {
     const Addend<T> before{first > 0 ? dx : added, s.depth};
     Dim done = part.row;

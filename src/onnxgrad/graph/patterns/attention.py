@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from onnxgrad.graph.patterns.heads import Heads, keys_of, packed_of, queries_of
+from onnxgrad.graph.patterns.heads import Heads, groups_of, keys_of, packed_of, queries_of
 from onnxgrad.graph.patterns.matching import Sight
 
 _LOW = -1e30  # a score with this added has a weight of 0
@@ -42,7 +42,9 @@ def see_attention(sight: Sight, node: ir.Node) -> str | None:
     if settings is None:
         return None
     mask, causal = _mask(sight, scores)
-    heads = queries_of(sight, queries), keys, queries_of(sight, values)
+    heads = groups_of(sight, queries_of(sight, queries), keys, queries_of(sight, values))
+    if heads is None:
+        return None
     key = dropout.inputs[1] if dropout is not None else None
     _write(sight, node.outputs[0], heads, (mask, key), {**settings, "causal": causal})
     return "AttentionTraining"
@@ -54,12 +56,27 @@ def _softmax(sight: Sight, value: ir.Value) -> tuple[ir.Node | None, ir.Node | N
     if sight.read_once(value):
         dropout = sight.maker(value, "SeededDropout", domain=_DOMAIN)
         value = value if dropout is None else dropout.inputs[0]
-    node = sight.maker(value, "Softmax") if sight.read_once(value) else None
+    guarded = _guarded(sight, value) if sight.read_once(value) else None
+    if guarded is None and not sight.read_once(value):
+        return None, None
+    value = value if guarded is None else guarded
+    node = sight.maker(value, "Softmax")
     shape = None if node is None else sight.dims(value)
     if shape is None or sight.op.opset < 13:
         return None, None
     last = sight.attribute(node, "axis", -1) in (-1, len(shape) - 1)
     return (node, dropout) if last else (None, None)
+
+
+def _guarded(sight: Sight, value: ir.Value) -> ir.Value | None:
+    """w of Where(IsNaN(w), 0, w), which nobody else reads: rows that may read no key, which the operator makes 0."""
+    node = sight.maker(value, "Where")
+    condition, zero, weights = node.inputs if node is not None else (None,) * 3
+    asked = sight.maker(condition, "IsNaN") if sight.read_once(condition) else None
+    if asked is None or asked.inputs[0] is not weights or sight.scalar(zero) != 0:
+        return None
+    alone = len(weights.uses()) == 2 and not weights.is_graph_output()
+    return weights if alone and weights not in sight.variables else None
 
 
 def _scores(sight: Sight, value: ir.Value) -> Scores | None:
@@ -139,17 +156,11 @@ def _mask(sight: Sight, scores: Scores) -> tuple[ir.Value | None, int]:
 
 
 def _is_causal(mask: np.ndarray | None, shape) -> bool:
-    """0 where the key is not behind the row, very low elsewhere; the same for all heads."""
-    if (
-        mask is None
-        or mask.ndim < 2
-        or mask.shape[-2:] != shape[-2:]
-        or mask.size != mask.shape[-1] * mask.shape[-2]
-    ):
+    """0 where the key is not behind the row, very low elsewhere; the same for all heads and batches."""
+    if mask is None or mask.ndim < 2 or mask.shape[-2:] != shape[-2:]:
         return False
-    mask = mask.reshape(mask.shape[-2:])
-    reads = np.tri(*mask.shape, dtype=bool)
-    return not mask[reads].any() and bool((mask[~reads] <= _LOW).all())
+    reads = np.tri(*mask.shape[-2:], dtype=bool)
+    return not mask[..., reads].any() and bool((mask[..., ~reads] <= _LOW).all())
 
 
 def _write(

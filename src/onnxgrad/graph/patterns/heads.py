@@ -1,4 +1,4 @@
-"""Where the heads of queries, keys and values come from: transposed, or cut out of one packed projection."""
+"""Where the heads of queries, keys and values come from: transposed, repeated, or cut out of one packed projection."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class Heads:
     heads: ir.Value | None
     tokens: ir.Value | None
     factor: float = 1.0
+    repeated: ir.Value | None = (
+        None  # [N, G, r, S, D] of which the heads are a view, where they are not there
+    )
 
     def as_heads(self, op: Builder) -> ir.Value:
         """[N, H, S, D]."""
@@ -48,6 +51,8 @@ def keys_of(sight: Sight, value: ir.Value) -> Heads | None:
     found = _transposed(sight, value, (0, 1, 3, 2), (0, 2, 3, 1), (0, 2, 1))
     if found is None:
         inner = _in_three_axes(sight, value)
+        if inner is not None and len(sight.dims(inner)) == 5:
+            return Heads(None, None, factor, repeated=inner)
         return None if inner is None else _scaled_heads(sight, inner, factor)
     perm, source = found
     if perm == (0, 2, 3, 1):
@@ -63,8 +68,48 @@ def _scaled_heads(sight: Sight, value: ir.Value, factor: float) -> Heads | None:
     return Heads(found.heads, found.tokens, factor * more)
 
 
+def groups_of(sight: Sight, q: Heads, k: Heads, v: Heads) -> tuple[Heads, Heads, Heads] | None:
+    """The same with keys and values as they were before each of their heads was repeated for several queries.
+
+    None where keys are there in no other form, and values were not repeated alike.
+    """
+    grouped = [_before_repeats(sight, h) for h in (k, v)]
+    if None not in grouped and len({sight.dims(value)[1] for value in grouped}) == 1:
+        keys, values = (queries_of(sight, value) for value in grouped)
+        keys.factor = k.factor
+        return q, keys, values
+    return None if k.repeated is not None else (q, k, v)
+
+
+def _before_repeats(sight: Sight, h: Heads) -> ir.Value | None:
+    """[N, G, L, D] of heads that are Expand([N, G, 1, L, D]) to [N, G, r, L, D], reshaped to [N, G·r, L, D]."""
+    whole = h.repeated
+    if whole is None:
+        view = None if h.heads is None else sight.maker(h.heads, "Reshape")
+        whole = None if view is None else view.inputs[0]
+        if whole is None or sight.dims(h.heads) != _joined(sight.dims(whole)):
+            return None
+    spread = sight.maker(whole, "Expand", "Tile")
+    single = None if spread is None else sight.maker(spread.inputs[0], "Unsqueeze")
+    if single is None:
+        return None
+    shape, one = sight.dims(whole), sight.dims(spread.inputs[0])
+    source = sight.dims(single.inputs[0])
+    known = shape is not None and one is not None and source is not None and len(shape) == 5
+    if not known or one != (*shape[:2], 1, *shape[3:]) or source != (*shape[:2], *shape[3:]):
+        return None
+    return single.inputs[0]
+
+
+def _joined(shape: tuple | None) -> tuple | None:
+    """[N, G, r, L, D] as [N, G·r, L, D]."""
+    if shape is None or len(shape) != 5 or not all(isinstance(d, int) for d in shape[1:3]):
+        return None
+    return (shape[0], shape[1] * shape[2], *shape[3:])
+
+
 def _in_three_axes(sight: Sight, value: ir.Value) -> ir.Value | None:
-    """[N, H, L, D] that was transposed as [N·H, L, D]."""
+    """[N, H, L, D] that was transposed as [N·H, L, D]; also [N, G, r, L, D], where G·r is H."""
     split = sight.maker(value, "Reshape")
     turned = None if split is None else _transposed(sight, split.inputs[0], (0, 2, 1))
     merged = None if turned is None else sight.maker(turned[1], "Reshape")
@@ -72,9 +117,10 @@ def _in_three_axes(sight: Sight, value: ir.Value) -> ir.Value | None:
         return None
     source, middle = merged.inputs[0], sight.dims(turned[1])
     shape, result = sight.dims(source), sight.dims(value)
-    if shape is None or result is None or middle is None or len(shape) != 4 or len(result) != 4:
+    four = _joined(shape) or shape
+    if four is None or result is None or middle is None or len(four) != 4 or len(result) != 4:
         return None
-    same = shape[2:] == middle[1:] and result == (*shape[:2], shape[3], shape[2])
+    same = four[2:] == middle[1:] and result == (*four[:2], four[3], four[2])
     return source if same else None
 
 

@@ -29,6 +29,9 @@ _TABLE = {
     "Reciprocal": lambda x: 1 / x,
     "Pow": np.power,
     "Trilu": _trilu,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Not": np.logical_not,
 }
 
 
