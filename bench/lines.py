@@ -260,6 +260,7 @@ BENCHES = [
             observe=_s.exactly(np.array([1])), quant_min=-128, quant_max=127, target=1),
     _stream("FakeQuantGrad", "4 M", None, dY=normal(N), gradient_mask=lambda rng: rng.random(N) < 0.9, target=0.95),
     _pointwise("QuickGeluGrad", "X", normal(N), None, 1.5),
+    _pointwise("HardSwishGrad", "X", normal(N), "hardswish_backward(dY, X)", 0.95),
     _pointwise("GeluGrad", "X", normal(N), "gelu_backward.grad_input(dY, X, grad_input=out)", 1.4),
     _pointwise("FastGeluGrad", "X", normal(N), "gelu_backward.grad_input(dY, X, approximate='tanh', grad_input=out)", 3.5),
     _bias("BiasGeluGrad_dX", "gelu_backward.grad_input(dY, X + B, grad_input=out)", 1.4),

@@ -71,6 +71,15 @@ def quick_gelu_grad(
 ) -> Array:
     """Gradient of QuickGelu, x·sigmoid(alpha·x)."""
 
+def hard_swish_grad(
+    dY: Array,
+    X: Array,
+    *,
+    outputs: Iterable[str] | None = ...,
+    out: Out = ...,
+) -> Array:
+    """Gradient of HardSwish, X·min(max(X/6 + 1/2, 0), 1)."""
+
 def softmax_grad(
     dY: Array,
     Y: Array,
@@ -676,7 +685,7 @@ def gelu_training(
     outputs: Iterable[str] | None = ...,
     out: Out = ...,
 ) -> Array:
-    """Gelu, its tanh form, and X·sigmoid(alpha·X): the smooth units of transformers."""
+    """Gelu, its tanh form, X·sigmoid(alpha·X), and HardSwish: X times a gate of X."""
 
 def gate_training(
     X: Array,

@@ -59,8 +59,8 @@ EXTENSIONS: dict[str, str] = {
     "FakeQuant, FakeQuantGrad": "scales along an axis or in blocks (`axis`, `block_size`) and the pace at "
     "which they learn; the mask can be left out",
     "ClipGrad, ConvTraining, MaxPoolTraining, GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, "
-    "GroupNormalizationTraining, SeededDropout, GeluTraining, GateTraining, GateGrad, AttentionTraining, "
-    "AttentionGrad, LinearTraining, LinearGrad, MatMulNBitsTraining, MatMulNBitsGrad, MatMulBnb4Training, "
+    "GroupNormalizationTraining, SeededDropout, GeluTraining, HardSwishGrad, GateTraining, GateGrad, "
+    "AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, MatMulNBitsTraining, MatMulNBitsGrad, MatMulBnb4Training, "
     "MatMulBnb4Grad, LinearCrossEntropy, MatMulNBitsCrossEntropy, LearnedFakeQuantGrad, "
     "QuantObserver": "not in the old package",
 }

@@ -83,6 +83,18 @@ _TANH = """(double[3, 4] x) => (double[3, 4] y) <double[4] b> {
 _SILU = "(double[3, 4] x) => (double[3, 4] y) <double[4] b> { h = Add(x, b)  s = Sigmoid(h)  y = Mul(s, h) }"
 _QUICK = """(double[3, 4] x) => (double[3, 4] y) <double[4] b> { a = Constant<value = double {1.5}>()
     h = Add(x, b)  z = Mul(h, a)  s = Sigmoid(z)  y = Mul(h, s) }"""
+_HARD = """(float[3, 40] x) => (float[3, 40] y) <float[40] b> {
+    none = Constant<value = float {0.0}>()  half = Constant<value = float {0.5}>()
+    one = Constant<value = float {1.0}>()  three = Constant<value = float {3.0}>()
+    four = Constant<value = float {4.0}>()  six = Constant<value = float {6.0}>()
+    large = Mul(x, four)  h = Add(large, b)  PARTS }"""
+_RELU6 = _HARD.replace(
+    "PARTS", "t = Add(h, three)  c = Clip(t, none, six)  m = Mul(h, c)  y = Div(m, six)"
+)
+_CLIPPED = _HARD.replace(
+    "PARTS", "s = Div(h, six)  t = Add(s, half)  c = Clip(t, none, one)  y = Mul(c, h)"
+)
+_GATED = _HARD.replace("PARTS", "g = HardSigmoid<alpha = 0.16666667, beta = 0.5>(h)  y = Mul(h, g)")
 _LAYER = """(float[3, 4] x) => (float[3, 4] y) <float[4] b, float[4] w, float[4] shift> {
     two = Constant<value = float {2.0}>()  eps = Constant<value = float {0.001}>()
     h = Add(x, b)  a = ReduceMean<axes = [-1]>(h)  d = Sub(h, a)  p = Pow(d, two)  m = ReduceMean<axes = [1]>(p)
@@ -120,6 +132,10 @@ SEEN = {
     "Gelu by Tanh": (_TANH, "GeluTraining"),
     "SiLU": (_SILU, "GeluTraining"),
     "QuickGelu": (_QUICK, "GeluTraining"),
+    "HardSwish": (_HARD.replace("PARTS", "y = HardSwish(h)"), "GeluTraining"),
+    "HardSwish by a relu6": (_RELU6, "GeluTraining"),
+    "HardSwish by a clip": (_CLIPPED, "GeluTraining"),
+    "HardSwish by a hard sigmoid": (_GATED, "GeluTraining"),
     "RMSNorm": (RMS, "SimplifiedLayerNormalization"),
     "LayerNorm": (_LAYER, "LayerNormalization"),
     "slices that share a tensor out": (_CHUNKS.replace("Mul(ta", "Sub(ta"), "Split"),
@@ -198,6 +214,12 @@ NOT_SEEN = {
     "another half": _ERF.replace("{0.5}", "{0.25}"),
     "another x": _ERF.replace("g = Mul(h, f)", "g = Mul(x, f)"),
     "a cube of another": _TANH.replace("0.044715", "0.05"),
+    "a hard gate of another x": _GATED.replace("Mul(h, g)", "Mul(large, g)"),
+    "a hard gate of another slope": _GATED.replace("0.16666667", "0.2"),
+    "a clip of other bounds": _RELU6.replace("Clip(t, none, six)", "Clip(t, none, four)"),
+    "a clip without a bound": _RELU6.replace("Clip(t, none, six)", "Clip(t, none)"),
+    "a relu6 that is not divided": _RELU6.replace("Div(m, six)", "Div(m, four)"),
+    "a clip that others read": _CLIPPED.replace("y = Mul(c, h)", "e = Mul(c, h)  y = Add(e, c)"),
     "the mean of all": RMS.replace("axes = [-1]", "axes = [0]"),
     "a scale per group and one per channel": GROUPS.replace("{1.0, 1.0, 1.0}", "{1.0, 2.0, 1.0}"),
     "slices that leave something": _CHUNKS.replace("{99}", "{5}").replace(

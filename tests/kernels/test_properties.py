@@ -336,7 +336,7 @@ def family(strategy, names, **settings):
 
 
 OPERATORS = {
-    **family(pointwise, "ReluGrad GeluGrad FastGeluGrad"),
+    **family(pointwise, "ReluGrad GeluGrad FastGeluGrad HardSwishGrad"),
     **family(pointwise, "SigmoidGrad", second="Y", squash=lambda x: (1 + np.tanh(x / 2)) / 2),
     **family(pointwise, "TanhGrad", second="Y", squash=np.tanh),
     **family(pointwise, "LeakyReluGrad", second="Y", alphas=(0.01, 0.3, -0.5, 0.0, 1.7)),

@@ -122,7 +122,7 @@ def masked(draw, op):
 @st.composite
 def gelu(draw, op):
     shape = tuple(draw(st.lists(some((0, 1, 3, 17, 65)), max_size=3)))
-    attributes = {"form": draw(some(("erf", "tanh", "sigmoid")))}
+    attributes = {"form": draw(some(("erf", "tanh", "sigmoid", "hard")))}
     if attributes["form"] == "sigmoid":
         attributes["alpha"] = draw(some((1.0, 1.702, -0.5)))
     return case_of(

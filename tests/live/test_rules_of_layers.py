@@ -278,6 +278,7 @@ OWN = [
     row("GeluTraining", F.gelu, X=_X, **_MS),
     row("GeluTraining", lambda x: F.gelu(x, approximate="tanh"), X=_X, form="tanh", **_MS),
     row("GeluTraining", F.silu, X=_X, form="sigmoid", **_MS),
+    row("GeluTraining", F.hardswish, X=_X, form="hard", **_MS),
     row("GateTraining", lambda x: F.glu(x, 1), X=_X, form="linear", **_MS),
     row("LinearTraining", lambda x, w, b: x @ w + b, X=normal(2, 3, 4), W=normal(4, 5), B=normal(5), **_MS),
     row("GroupNormalizationTraining", lambda x, s, b: F.group_norm(x, 2, s, b, 1e-3), X=_X, scale=positive(4),

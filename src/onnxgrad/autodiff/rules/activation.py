@@ -84,6 +84,9 @@ def hard_swish(op, X, dY):
     return op.Mul(dY, op.Where(op.Greater(X, -3.0), between, 0.0))
 
 
+fused("HardSwish", X=lambda op, X, dY: op.HardSwishGrad(dY, X))
+
+
 @rule("Mish", wrt="X")
 def mish(op, X, dY):
     """Y = X · t, t = tanh(softplus(X)): dX = dY · (t + X · (1 - t²) · sigmoid(X))."""

@@ -18,9 +18,11 @@ def attention_training(op, Q, K, V, mask, key, Y, LSE, dY, *, attrs, need):
 
 @_rule("GeluTraining", inputs="X", outputs="Y", wrt="X")
 def gelu_training(op, X, dY, *, form="erf", alpha=1.0):
-    """Each of the three forms has its kernel."""
+    """Each form has its kernel."""
     if form == "sigmoid":
         return op.QuickGeluGrad(dY, X, alpha=float(alpha))
+    if form == "hard":
+        return op.HardSwishGrad(dY, X)
     return op.GeluGrad(dY, X) if form == "erf" else op.FastGeluGrad(dY, X)
 
 

@@ -1,4 +1,4 @@
-"""Activations that exporters write out: Gelu by Erf or Tanh, Swish (SiLU), QuickGelu."""
+"""Activations that exporters write out: Gelu by Erf or Tanh, Swish (SiLU), QuickGelu, HardSwish."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import onnx_ir as ir
 from onnxgrad.graph.patterns.matching import Sight
 
 _DEGREE = 3
-# Operators that are one of the three forms already; onnxruntime's kernels of them are slower than ours.
+# Operators that are one of the forms already; onnxruntime's kernels of them are slower than ours, or several.
 _WHOLE = {
     ("", "Gelu"): lambda a: {"form": "tanh" if a.get("approximate") == "tanh" else "erf"},
+    ("", "HardSwish"): lambda a: {"form": "hard"},
     ("", "Swish"): lambda a: {"form": "sigmoid", "alpha": a.get("alpha", 1.0)},
     ("com.microsoft", "Gelu"): lambda a: {"form": "erf"},
     ("com.microsoft", "QuickGelu"): lambda a: {"form": "sigmoid", "alpha": a.get("alpha", 1.702)},
@@ -26,6 +27,8 @@ def see_activation(sight: Sight, node: ir.Node) -> str | None:
         settings = _WHOLE[node.domain, node.op_type](given)
         sight.replace(node.outputs[0], sight.op.GeluTraining(node.inputs[0], **settings))
         return "GeluTraining"
+    if node.op_type in ("HardSigmoid", "Clip") and not node.domain:
+        return _see_hard_swish(sight, node)
     if (
         node.op_type not in ("Erf", "Tanh", "Sigmoid")
         or node.domain
@@ -43,6 +46,28 @@ def see_activation(sight: Sight, node: ir.Node) -> str | None:
         return None
     sight.replace(end, new)
     return new.producer().op_type
+
+
+def _see_hard_swish(sight: Sight, node: ir.Node) -> str | None:
+    """x·gate/c, the gate c·(x/6 + 1/2) between 0 and c: c is 1 in HardSigmoid, and 6 in relu6(x + 3)."""
+    if not sight.is_float(node.outputs[0]):
+        return None
+    x, inside = _polynomial(sight, node.inputs[0])
+    least, most = 0.0, 1.0
+    if node.op_type == "Clip":
+        bounds = [sight.scalar(v) for v in (*node.inputs[1:], None, None)[:2]]
+        least, most = (math.nan if b is None else b for b in bounds)
+    else:
+        slope, start = sight.attribute(node, "alpha", 0.2), sight.attribute(node, "beta", 0.5)
+        inside = slope * inside + [start, 0, 0, 0]
+    gate = [most / 2, most / 6, 0, 0]
+    if x is None or least != 0 or not most > 0 or not np.allclose(inside, gate, rtol=1e-6, atol=0):
+        return None
+    end = _times(sight, node.outputs[0], x, 1 / most)
+    if end is None or sight.dims(x) is None or sight.dims(x) != sight.dims(end):
+        return None
+    sight.replace(end, sight.op.GeluTraining(x, form="hard"))
+    return "GeluTraining"
 
 
 def _operator(sight: Sight, curve: str, x: ir.Value, inside: np.ndarray) -> ir.Value | None:
