@@ -60,7 +60,7 @@ EXTENSIONS: dict[str, str] = {
     "which they learn; the mask can be left out",
     "ClipGrad, ConvTraining, MaxPoolTraining, GroupNormalizationGrad, InstanceNormalizationGrad, BiasGeluGrad, "
     "GroupNormalizationTraining, SeededDropout, GeluTraining, HardSwishGrad, GateTraining, GateGrad, "
-    "AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, MatMulNBitsTraining, MatMulNBitsGrad, MatMulBnb4Training, "
-    "MatMulBnb4Grad, LinearCrossEntropy, MatMulNBitsCrossEntropy, LearnedFakeQuantGrad, "
+    "AttentionTraining, AttentionGrad, LinearTraining, LinearGrad, MatMulNBitsTraining, MatMulNBitsGrad, "
+    "MatMulBnb4Training, MatMulBnb4Grad, LinearCrossEntropy, MatMulNBitsCrossEntropy, LearnedFakeQuantGrad, "
     "QuantObserver": "not in the old package",
 }
