@@ -18,7 +18,7 @@ from onnxgrad.errors import GradientError
 from onnxgrad.files.boundary import guarded
 from onnxgrad.graph import Builder, finish, load, make_input
 from onnxgrad.graph.nodes import values_of
-from onnxgrad.graph.patterns import join_sums, see_patterns
+from onnxgrad.graph.patterns import drop_spreads, join_sums, see_patterns
 
 
 @guarded
@@ -117,6 +117,7 @@ class Request:
         gradients = self._gradients(op, walk, wrt)
         self._assemble(op, wrt, cotangents, gradients)
         if self.patterns:
+            drop_spreads(self.model.graph)
             join_sums(self.model.graph)
         if self.ops == "fused":
             # even where no operator of ours is used: a session that knows our library fuses nodes

@@ -13,6 +13,7 @@
     groups.py       GroupNormalization by way of InstanceNormalization
     rows.py         rows that nobody reads: not a pattern of nodes, but of what is thrown away
     scores.py       the last product of a model and its cross entropy
+    spreads.py      gradients that are spread out for readers that would do it themselves; likewise
     sums.py         gradients that are added to what a kernel has just written; of a graph that is differentiated
     packed.py       products with weights in small integers; only where memory is what counts
 
@@ -40,6 +41,7 @@ from onnxgrad.graph.patterns.pooling import see_pooled_relu
 from onnxgrad.graph.patterns.rows import select_rows
 from onnxgrad.graph.patterns.scores import see_scores
 from onnxgrad.graph.patterns.splits import see_split
+from onnxgrad.graph.patterns.spreads import drop_spreads as drop_spreads
 from onnxgrad.graph.patterns.sums import join_sums as join_sums
 
 Pattern = Callable[[Sight, ir.Node], str | None]
