@@ -31,6 +31,7 @@ CASES = [
     *(layer(*given) for given in LAYERS),
     *(joined(f"{title}, added to something", *given) for title, *given in LAYERS),
     joined("dX alone, added to something", (40,), 50, 60, ("dX",)),
+    joined("dW alone, and something that would be added", (40,), 50, 60, ("dW",)),
     padded("padding between, added to something", 300, 20, 30, slice(100, 190), slice(250, None), added=True),
     padded("no cotangents, added to something", 60, 20, 30, slice(None), added=True),
     padded("padding behind", 100, 20, 30, slice(60, None)),
