@@ -281,6 +281,11 @@ OWN = [
     row("GeluTraining", F.hardswish, X=_X, form="hard", **_MS),
     row("GateTraining", lambda x: F.glu(x, 1), X=_X, form="linear", **_MS),
     row("LinearTraining", lambda x, w, b: x @ w + b, X=normal(2, 3, 4), W=normal(4, 5), B=normal(5), **_MS),
+    row("LinearTraining", lambda x, w, b, a: x @ w + b + a, X=normal(2, 3, 4), W=normal(4, 5), B=normal(5),
+        added=normal(2, 3, 5), **_MS),
+    row("MaxPoolTraining", lambda x: F.max_pool2d(x, 2, 1), X=_X, kernel_shape=[2, 2], outputs=["f8", "i8"], **_MS),
+    row("MaxPoolTraining", lambda x: F.max_pool2d(F.relu(x), 2), X=_X - 0.5, kernel_shape=[2, 2], strides=[2, 2],
+        activation="relu", outputs=["f8", "i8"], **_MS),
     row("GroupNormalizationTraining", lambda x, s, b: F.group_norm(x, 2, s, b, 1e-3), X=_X, scale=positive(4),
         bias=normal(4), num_groups=2, epsilon=1e-3, **_MS),
 ]  # fmt: skip
