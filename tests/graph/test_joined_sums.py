@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from graph.pattern_models import RMS, model_of, results, wanted
 
+import onnxgrad
+
 _BRANCHES = {
     "GroupNormalizationGrad": """(double[2, 6, 4, 5] x) => (double[2, 12, 4, 5] y) <double[6] w, double[6] b> {
         h = Tanh(x)  n = InstanceNormalization<epsilon = 0.001>(h, w, b)  r = Relu(n)
@@ -71,3 +73,19 @@ def test_a_sum_that_no_layer_can_add_stays(other):
     assert count["Add"] >= 1
     for name, value in theirs.items():
         np.testing.assert_allclose(ours[name], value, rtol=0, atol=1e-12, err_msg=name)
+
+
+_CONV = """(float[2, 3, 6] x) => (float[2, 3, 6] y) <float[3, 3, 1] w, float[3] b> {
+    h = Tanh(x)  c = Conv(h, w, b)  r = Add(h, c)  y = Tanh(r) }"""
+
+
+def test_convolutions_of_onnxruntime_add_what_flows_past_them():
+    """FusedConv, which there is for float alone."""
+    model = model_of(_CONV)
+    ours, count = results(model, wanted(model))
+    theirs, _ = results(model, wanted(model), patterns=False)
+    assert (count["FusedConv"], count["Conv"]) == (1, 0)
+    for name, value in theirs.items():
+        np.testing.assert_allclose(ours[name], value, rtol=0, atol=3e-6, err_msg=name)
+    gradient = onnxgrad.vjp(model_of(_CONV.replace("float", "double")), wrt=["x"])
+    assert "FusedConv" not in {n.op_type for n in gradient.graph.node}

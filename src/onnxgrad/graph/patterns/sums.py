@@ -2,6 +2,7 @@
 
     d = NormalizationGrad(…)      total = Add(other, d)   →   total = NormalizationGrad(…, other)
     y = LinearTraining(X, W, B)   total = Add(x, y)       →   total = LinearTraining(X, W, B, x)
+    y = Conv(X, W, B)             total = Add(x, y)       →   total = FusedConv(X, W, B, x)
 
 So it is where a residual layer ends, and backwards where it begins; at DenseNets; at queries, keys and values of one
 tensor, whose gradients are added. One node less, and one pass over memory.
@@ -16,11 +17,12 @@ from onnxgrad.graph.infer import dims
 _DOMAIN = "com.microsoft"
 # operator -> where it takes what is added
 _ADDED = {
-    "GroupNormalizationGrad": 4,
-    "LayerNormalizationGrad": 5,
-    "LinearGrad": 3,
-    "LinearTraining": 3,
-    "SimplifiedLayerNormalizationGrad": 4,
+    ("", "Conv"): 3,  # as FusedConv, onnxruntime's own
+    (_DOMAIN, "GroupNormalizationGrad"): 4,
+    (_DOMAIN, "LayerNormalizationGrad"): 5,
+    (_DOMAIN, "LinearGrad"): 3,
+    (_DOMAIN, "LinearTraining"): 3,
+    (_DOMAIN, "SimplifiedLayerNormalizationGrad"): 4,
 }
 
 
@@ -41,14 +43,12 @@ def join_sums(graph: ir.Graph) -> int:
 
 def _adds(written: ir.Value | None, other: ir.Value | None, place: dict[ir.Node, int]) -> bool:
     kernel = None if written is None or other is None else written.producer()
-    if (
-        kernel is None
-        or kernel.domain != _DOMAIN
-        or kernel.op_type not in _ADDED
-        or kernel not in place
-    ):
+    at = None if kernel is None else _ADDED.get((kernel.domain, kernel.op_type))
+    if at is None or kernel not in place:
         return False
-    free = len(kernel.inputs) <= _ADDED[kernel.op_type]
+    if kernel.op_type == "Conv" and written.dtype != ir.DataType.FLOAT:
+        return False  # the only type that FusedConv has
+    free = len(kernel.inputs) <= at
     alone = len(written.uses()) == 1 and not written.is_graph_output()
     if not free or not alone or written is not kernel.outputs[0] or written.dtype != other.dtype:
         return False
@@ -63,6 +63,8 @@ def _join(node: ir.Node, written: ir.Value, other: ir.Value) -> None:
     kernel = written.producer()
     node.outputs[0].replace_all_uses_with(written)
     node.graph.remove(node, safe=True)
-    at = _ADDED[kernel.op_type]
+    at = _ADDED[kernel.domain, kernel.op_type]
+    if kernel.op_type == "Conv":
+        kernel.op_type, kernel.domain = "FusedConv", _DOMAIN
     kernel.resize_inputs(at + 1)
     kernel.replace_input_with(at, other)
