@@ -137,7 +137,25 @@ SEEN = {
     "HardSwish by a clip": (_CLIPPED, "GeluTraining"),
     "HardSwish by a hard sigmoid": (_GATED, "GeluTraining"),
     "RMSNorm": (RMS, "SimplifiedLayerNormalization"),
+    "RMSNorm without a scale": (
+        RMS.replace("y = Mul(w, n)", "s = Sin(n)  y = Mul(w, s)"),
+        "SimplifiedLayerNormalization",
+    ),
+    "RMSNorm that two layers scale": (
+        RMS.replace("y = Mul(w, n)", "s = Mul(w, n)  t = Mul(n, b)  u = Sin(s)  y = Mul(t, u)"),
+        "SimplifiedLayerNormalization",
+    ),
     "LayerNorm": (_LAYER, "LayerNormalization"),
+    "LayerNorm without a shift": (
+        _LAYER.replace("y = Add(s, shift)", "t = Sin(s)  y = Add(t, shift)"),
+        "LayerNormalization",
+    ),
+    "LayerNorm without a scale": (
+        _LAYER.replace(
+            "s = Mul(n, w)  y = Add(s, shift)", "t = Sin(n)  s = Mul(t, w)  y = Add(s, shift)"
+        ),
+        "LayerNormalization",
+    ),
     "slices that share a tensor out": (_CHUNKS.replace("Mul(ta", "Sub(ta"), "Split"),
     "a gate of slices": (_CHUNKS, "GateTraining"),
     "a gate of a split": (SPLIT_GATE, "GateTraining"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxgrad.graph.patterns.matching import Sight
@@ -16,22 +17,22 @@ def see_norm(sight: Sight, node: ir.Node) -> str | None:
         return None
     centred, epsilon = found
     x = _uncentred(sight, centred)
-    end, scale = _normalised(sight, node.outputs[0], centred)
-    if end is None or sight.dims(end) != sight.dims(centred):
+    value = _normalised(sight, node.outputs[0], centred)
+    width = (sight.dims(centred) or (None,))[-1]
+    alike = value is not None and sight.dims(value) == sight.dims(centred)
+    if not alike or not isinstance(width, int):
         return None
-    width = sight.dims(centred)[-1]
-    if scale is not None and sight.dims(scale) != (width,):
-        return None
+    end, scale = _scaled(sight, value, width)
+    if scale is None:
+        scale = sight.op.constant(np.ones(width), value.dtype)
     if x is None:
         return _rms(sight, centred, scale, epsilon, end)
     return _layer(sight, x, scale, epsilon, end)
 
 
-def _rms(
-    sight: Sight, x: ir.Value, scale: ir.Value | None, epsilon: float, end: ir.Value
-) -> str | None:
+def _rms(sight: Sight, x: ir.Value, scale: ir.Value, epsilon: float, end: ir.Value) -> str | None:
     """SimplifiedLayerNormalization: onnxruntime has it for every opset, and it keeps the deviation."""
-    if scale is None or x.dtype != ir.DataType.FLOAT:
+    if x.dtype != ir.DataType.FLOAT:
         return None
     y, _ = sight.op.emit(
         "SimplifiedLayerNormalization", [x, scale], {"axis": -1, "epsilon": epsilon}, 2
@@ -40,20 +41,17 @@ def _rms(
     return "SimplifiedLayerNormalization"
 
 
-def _layer(
-    sight: Sight, x: ir.Value, scale: ir.Value | None, epsilon: float, end: ir.Value
-) -> str | None:
-    """With a scale and a shift; opset 17 has the operator."""
-    reader = sight.reader(end)
-    if scale is None or sight.op.opset < 17 or x.dtype != ir.DataType.FLOAT:
+def _layer(sight: Sight, x: ir.Value, scale: ir.Value, epsilon: float, end: ir.Value) -> str | None:
+    """With a shift, if that comes next; opset 17 has the operator."""
+    if sight.op.opset < 17 or x.dtype != ir.DataType.FLOAT:
         return None
-    if reader is None or reader.op_type != "Add" or reader.domain:
-        return None
-    shift = reader.inputs[1] if reader.inputs[0] is end else reader.inputs[0]
-    if sight.dims(shift) != sight.dims(scale):
-        return None
+    shift, reader = None, sight.reader(end)
+    if reader is not None and reader.op_type == "Add" and not reader.domain:
+        other = reader.inputs[1] if reader.inputs[0] is end else reader.inputs[0]
+        if sight.dims(other) == sight.dims(scale):
+            shift, end = other, reader.outputs[0]
     y = sight.op.emit("LayerNormalization", [x, scale, shift], {"axis": -1, "epsilon": epsilon})
-    sight.replace(reader.outputs[0], y)
+    sight.replace(end, y)
     return "LayerNormalization"
 
 
@@ -98,24 +96,26 @@ def _uncentred(sight: Sight, value: ir.Value) -> ir.Value | None:
     return x if _mean(sight, mean) is x else None
 
 
-def _normalised(
-    sight: Sight, root: ir.Value, centred: ir.Value
-) -> tuple[ir.Value | None, ir.Value | None]:
-    """c/root·scale, and the scale."""
+def _normalised(sight: Sight, root: ir.Value, centred: ir.Value) -> ir.Value | None:
+    """c/root."""
     node = sight.reader(root)
     if node is None or node.domain:
-        return None, None
+        return None
     if node.op_type == "Div" and node.inputs[0] is centred:
-        value = node.outputs[0]
-    else:
-        inverse = node.op_type == "Reciprocal" or (
-            node.op_type == "Div" and node.inputs[1] is root and sight.scalar(node.inputs[0]) == 1.0
-        )
-        product = sight.reader(node.outputs[0]) if inverse else None
-        if product is None or product.op_type != "Mul" or centred not in product.inputs:
-            return None, None
-        value = product.outputs[0]
-    scaled = sight.reader(value)
-    if scaled is None or scaled.op_type != "Mul" or scaled.domain:
+        return node.outputs[0]
+    inverse = node.op_type == "Reciprocal" or (
+        node.op_type == "Div" and node.inputs[1] is root and sight.scalar(node.inputs[0]) == 1.0
+    )
+    product = sight.reader(node.outputs[0]) if inverse else None
+    if product is None or product.op_type != "Mul" or centred not in product.inputs:
+        return None
+    return product.outputs[0]
+
+
+def _scaled(sight: Sight, value: ir.Value, width: int) -> tuple[ir.Value, ir.Value | None]:
+    """value·scale, and the scale, where one of that width is all that reads the value; else the value alone."""
+    node = sight.reader(value)
+    if node is None or node.op_type != "Mul" or node.domain:
         return value, None
-    return scaled.outputs[0], scaled.inputs[1] if scaled.inputs[0] is value else scaled.inputs[0]
+    scale = node.inputs[1] if node.inputs[0] is value else node.inputs[0]
+    return (node.outputs[0], scale) if sight.dims(scale) == (width,) else (value, None)
