@@ -23,14 +23,21 @@ template <class T, int R> struct Reader<Rows<T>, R> {
 };
 
 constexpr Dim kFetchSteps = 16;  // ahead: about 400 cycles
+// Lines that lie a multiple of 2 KiB apart share few places of the first cache, and push out those
+// that were fetched too early: with 6 rows a fifth slower.
+constexpr Dim kFetchStepsOfColliding = kTileRows > 6 ? kFetchSteps : 4;
 
 template <class T, int R> struct Reader<Columns<T>, R> {
   const T* data;
-  Dim pitch;
-  ONNXGRAD_INLINE explicit Reader(Columns<T> a) : data(a.data), pitch(a.pitch) {}
+  Dim pitch, ahead;
+  ONNXGRAD_INLINE explicit Reader(Columns<T> a)
+      : data(a.data),
+        pitch(a.pitch),
+        ahead((pitch * Dim(sizeof(T)) % 2048 ? kFetchSteps : kFetchStepsOfColliding) * pitch + R -
+              1) {}
   // Every step reads another line, mostly of another page, which the processor does not foresee.
   ONNXGRAD_INLINE Dim step(Dim k) const {
-    __builtin_prefetch(data + (k + kFetchSteps) * pitch + R - 1);
+    __builtin_prefetch(data + k * pitch + ahead);
     return k * pitch;
   }
   ONNXGRAD_INLINE T at(int i, Dim step) const { return data[step + i]; }
