@@ -1,5 +1,7 @@
 """Files as people have them: what exporters, optimisers and converters write, trained and written back."""
 
+import re
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -170,6 +172,16 @@ def test_trees_cannot_be_trained_and_the_sentence_says_what_to_do(what):
         in str(error.value)
     )
     assert "scikit-learn" in str(error.value)
+
+
+def test_inspect_says_what_is_in_the_place_of_weights():
+    """It ended in "no parameter can be trained", without a reason; the Trainer had one."""
+    text = """g (float[N,2] x) => (float[N,1] y)
+              { y = ai.onnx.ml.LinearRegressor<coefficients=[1.0,2.0], intercepts=[0.5]>(x) }"""
+    for made in (trees(), model(text, domains=[("ai.onnx.ml", 1)])):
+        (said,) = onnxgrad.inspect(made).warnings
+        with pytest.raises(ValueError, match=re.escape(said)):
+            onnxgrad.Trainer(made, loss="mse")
 
 
 def test_weights_in_front_of_trees_are_refused_by_the_tree():

@@ -84,13 +84,16 @@ class TrainingJob:
         objective = Objective(prepared, config, self.rows.train)
         self.loss = objective.losses()
         self.notes += [*filter(None, [self.rows.note]), *stage.notes, *objective.notes]
+        self.notes += prepared.flat_targets()
         self.trainer = self._trainer(prepared)
         self.data, self.validation = self._split(prepared)
         if self.loss is not None:
             self._settle()
         self.notes += self.trainer.notes
+        known = len(self.trainer.notes)
         for batches in filter(None, (self.data, self.validation)):
             self._check_rows(batches)
+        self.notes += self.trainer.notes[known:]  # targets that came in another form
         self.comparison: Comparison | None = None
         if config.quantize:
             self._quantise(prepared)
