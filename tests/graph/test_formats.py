@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnxgrad
+from onnxgrad.cli import main
 from onnxgrad.errors import GradientError, ModelError, OnnxGradError
 from onnxgrad.graph import load
 
@@ -139,6 +140,23 @@ def test_a_classifier_of_scikit_learn_trains_and_keeps_its_maps(tmp_path):
     assert set(probability[0]) == {"a", "b", "c"}
     assert trainer.predict(x)["output_probability"][0, 0] == pytest.approx(probability[0]["a"])
     assert onnxgrad.inspect(made) is not None
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "b", "c", "a"], ["a", "b", "a", "b"]], ids=["three", "two"]
+)
+def test_the_command_line_trains_and_predicts_words_and_maps(names, tmp_path, monkeypatch, capsys):
+    """`predict` ended in "this is a bug in onnxgrad": a map has no rows to cut."""
+    monkeypatch.chdir(tmp_path)
+    onnx.save(with_zipmap(), "m.onnx")
+    np.savez("d.npz", X=normal(40, 4), label=np.array(names * 10))
+    assert main(["train", "m.onnx", "--data", "d.npz", "-o", "t.onnx", "--epochs", "1"]) == 0
+    for file in ("p.npz", "p.csv"):
+        assert main(["predict", "t.onnx", "--data", "d.npz", "-o", file]) == 0, capsys.readouterr()
+    found, (label, probability) = np.load("p.npz"), run("t.onnx", {"X": normal(40, 4)})
+    assert list(found["output_label"]) == list(label)
+    expected = [list(row.values()) for row in probability]
+    np.testing.assert_allclose(found["output_probability"], expected, rtol=1e-5)
 
 
 def test_a_map_that_is_an_input_is_refused_in_a_sentence():
