@@ -259,6 +259,22 @@ def test_weights_inside_branches_are_trained_and_written_where_they_were(names, 
     assert [len(g.initializer) for g in inner] == [1, 1]
 
 
+@pytest.mark.parametrize("outside", [False, True], ids=["in the file", "in a file beside it"])
+def test_names_that_both_branches_have_are_the_models_own(outside, tmp_path):
+    """`inspect` refused them, and `vjp` wrote the names that it gave them into the caller's model."""
+    made = branches("w", "w")
+    before = made.SerializeToString(deterministic=True)
+    for call in (onnxgrad.inspect, onnxgrad.vjp, onnxgrad.inspect):
+        call(made)
+    assert made.SerializeToString(deterministic=True) == before
+    saved = onnx.load_from_string(before)  # its weights leave it
+    onnx.save(saved, tmp_path / "m.onnx", save_as_external_data=outside, size_threshold=0)
+    for model in (made, before, tmp_path / "m.onnx"):
+        rows = onnxgrad.inspect(model).parameters
+        assert {p.name for p in rows if p.trainable} == {"w", "w_1"}
+        assert set(onnxgrad.Trainer(model, loss="mse").get_weights()) == {"w", "w_1"}
+
+
 # ---- shapes that a file declares and the run does not keep
 
 
