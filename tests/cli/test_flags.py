@@ -119,6 +119,25 @@ def test_every_and_factor_are_of_the_step_schedule(folder, capsys):
     assert rates("runs/model-1/results.csv") == pytest.approx([0.1, 0.05, 0.025])
 
 
+def test_a_plateau_without_validation_is_one_of_the_training_loss(folder, capsys):
+    """It waited for a validation loss that never came, and the rate stayed as it was."""
+    more = ["--schedule", "plateau", "--every", 1, "--factor", 0.5]
+    more += ["--epochs", 5, "--lr", 1e-12, "--val", 0]
+    code, out, _ = run(capsys, "train", "model.onnx", "--data", "d.npz", "-o", "t.onnx", *more)
+    assert code == 0
+    said = "--schedule plateau follows the training loss, because no rows are set aside; --val sets"
+    assert said in " ".join(out.split())
+    assert rates("runs/model-1/results.csv")[-1] < 1e-12
+
+
+def test_a_floor_lies_below_the_learning_rate(folder, capsys):
+    """A cosine rose to it."""
+    more = ["--schedule", "cosine", "--floor", 1, "--lr", 0.1]
+    code, _, err = run(capsys, "train", "model.onnx", "--data", "d.npz", "-o", "t.onnx", *more)
+    assert code == 2
+    assert "--floor is 1, expected at most the learning rate, 0.1" in err
+
+
 def test_precisions_and_scales_of_quantised_nodes(folder, capsys):
     more = ("--quantize", "int8", "--quantize-nodes", "logits=float", "--quantize-scales", "fixed")
     code, _, err = run(

@@ -268,6 +268,27 @@ def test_weights_of_classes_in_the_order_of_a_file(capsys):
     assert "class weights, balanced: b 0.75, a 1.5" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("ending", ["png", "tiff"])
+def test_a_picture_of_16_bits_is_read_in_8(ending):
+    """Everything above 255 was white."""
+    grey = np.arange(0, 256, 4, dtype=np.uint16).reshape(8, 8)
+    for degrees in (1, 6):
+        exif = image.Exif()
+        exif[0x0112] = degrees
+        image.fromarray(grey * 257).save(f"{degrees}.{ending}", exif=exif)
+        for channels in (1, 3):
+            made = bytes_of.decode(Path(f"{degrees}.{ending}"), channels, (), "nearest")
+            upright = grey if degrees == 1 else np.rot90(grey, -1)
+            np.testing.assert_array_equal(made, np.repeat(upright[..., None], channels, 2))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_numbers_that_do_not_say_what_is_white_are_refused(dtype):
+    image.fromarray(np.ones((4, 4), dtype)).save("a.tiff")
+    with pytest.raises(DataError, match=r"a\.tiff holds numbers of 32 bits"):
+        bytes_of.decode(Path("a.tiff"), 1, (), "nearest")
+
+
 @pytest.mark.parametrize(
     ("mode", "channels"), [("L", 1), ("1", 1), ("RGB", 3), ("RGBA", 3), ("P", 3), ("I;16", 1)]
 )

@@ -11,7 +11,7 @@ import pytest
 from dropin.helpers import LABELS, NAMES, X, classifier, make
 
 from onnxgrad import artifacts, onnxblock
-from onnxgrad.api import CheckpointState, Module, Optimizer
+from onnxgrad.api import CheckpointState, LinearLRScheduler, Module, Optimizer
 from onnxgrad.dropin.old import checkpoint
 
 
@@ -224,6 +224,13 @@ def test_learning_rates(files):
         "learning_rate is 'fast', expected a number",
         lambda: optimizer.set_learning_rate("fast"),
     )
+    for wrong, said in (
+        ((1.5, 6, 0.1), r"warmup_step_count is 1\.5, expected a whole number"),
+        ((2, "6", 0.1), "total_step_count is '6', expected a whole number"),
+        ((2, 6, "fast"), "initial_lr is 'fast', expected a number"),
+    ):
+        expect(TypeError, said, lambda w=wrong: LinearLRScheduler(optimizer, *w))
+    LinearLRScheduler(optimizer, np.int64(2), np.int32(6), np.float32(0.1))
 
 
 # ---- artifacts and blocks

@@ -1,5 +1,7 @@
 """Files as people have them: what exporters, optimisers and converters write, trained and written back."""
 
+import re
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -7,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnxgrad
+from onnxgrad.cli import main
 from onnxgrad.errors import GradientError, ModelError, OnnxGradError
 from onnxgrad.graph import load
 
@@ -139,6 +142,23 @@ def test_a_classifier_of_scikit_learn_trains_and_keeps_its_maps(tmp_path):
     assert onnxgrad.inspect(made) is not None
 
 
+@pytest.mark.parametrize(
+    "names", [["a", "b", "c", "a"], ["a", "b", "a", "b"]], ids=["three", "two"]
+)
+def test_the_command_line_trains_and_predicts_words_and_maps(names, tmp_path, monkeypatch, capsys):
+    """`predict` ended in "this is a bug in onnxgrad": a map has no rows to cut."""
+    monkeypatch.chdir(tmp_path)
+    onnx.save(with_zipmap(), "m.onnx")
+    np.savez("d.npz", X=normal(40, 4), label=np.array(names * 10))
+    assert main(["train", "m.onnx", "--data", "d.npz", "-o", "t.onnx", "--epochs", "1"]) == 0
+    for file in ("p.npz", "p.csv"):
+        assert main(["predict", "t.onnx", "--data", "d.npz", "-o", file]) == 0, capsys.readouterr()
+    found, (label, probability) = np.load("p.npz"), run("t.onnx", {"X": normal(40, 4)})
+    assert list(found["output_label"]) == list(label)
+    expected = [list(row.values()) for row in probability]
+    np.testing.assert_allclose(found["output_probability"], expected, rtol=1e-5)
+
+
 def test_a_map_that_is_an_input_is_refused_in_a_sentence():
     made = with_zipmap()
     made.graph.input[0].type.CopyFrom(made.graph.output[1].type.sequence_type.elem_type)
@@ -170,6 +190,16 @@ def test_trees_cannot_be_trained_and_the_sentence_says_what_to_do(what):
         in str(error.value)
     )
     assert "scikit-learn" in str(error.value)
+
+
+def test_inspect_says_what_is_in_the_place_of_weights():
+    """It ended in "no parameter can be trained", without a reason; the Trainer had one."""
+    text = """g (float[N,2] x) => (float[N,1] y)
+              { y = ai.onnx.ml.LinearRegressor<coefficients=[1.0,2.0], intercepts=[0.5]>(x) }"""
+    for made in (trees(), model(text, domains=[("ai.onnx.ml", 1)])):
+        (said,) = onnxgrad.inspect(made).warnings
+        with pytest.raises(ValueError, match=re.escape(said)):
+            onnxgrad.Trainer(made, loss="mse")
 
 
 def test_weights_in_front_of_trees_are_refused_by_the_tree():
@@ -227,6 +257,22 @@ def test_weights_inside_branches_are_trained_and_written_where_they_were(names, 
     np.testing.assert_array_equal(run(written, other)[0], run(made, other)[0])
     inner = [a.g for n in written.graph.node for a in n.attribute]
     assert [len(g.initializer) for g in inner] == [1, 1]
+
+
+@pytest.mark.parametrize("outside", [False, True], ids=["in the file", "in a file beside it"])
+def test_names_that_both_branches_have_are_the_models_own(outside, tmp_path):
+    """`inspect` refused them, and `vjp` wrote the names that it gave them into the caller's model."""
+    made = branches("w", "w")
+    before = made.SerializeToString(deterministic=True)
+    for call in (onnxgrad.inspect, onnxgrad.vjp, onnxgrad.inspect):
+        call(made)
+    assert made.SerializeToString(deterministic=True) == before
+    saved = onnx.load_from_string(before)  # its weights leave it
+    onnx.save(saved, tmp_path / "m.onnx", save_as_external_data=outside, size_threshold=0)
+    for model in (made, before, tmp_path / "m.onnx"):
+        rows = onnxgrad.inspect(model).parameters
+        assert {p.name for p in rows if p.trainable} == {"w", "w_1"}
+        assert set(onnxgrad.Trainer(model, loss="mse").get_weights()) == {"w", "w_1"}
 
 
 # ---- shapes that a file declares and the run does not keep

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from graph.test_formats import trees
 from model import merged_models as models
 from model.test_precision import network
 
@@ -86,6 +87,7 @@ SAID = {
     "restored": restored,
     "repeated": repeated,
     "padding": padded,
+    "no weights": trees,
     "precision": lambda: network("float16"),
     "not a weight": lambda: models.beside(MASK),
 }

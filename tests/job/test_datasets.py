@@ -264,6 +264,27 @@ def test_one_column_of_output_takes_a_plain_column_of_targets(target, loss, fold
     assert f"loss: {loss}, because" in out
 
 
+@pytest.mark.parametrize("command", ["train", "eval"])
+def test_an_array_of_targets_in_another_form_is_taken_with_a_note(command, folder, capsys):
+    """The command line took both without a word, and one-hot labels for several answers at once."""
+    regression()
+    more = ("-o", "t.onnx", "--epochs", 1) if command == "train" else ()
+    np.savez("flat.npz", x=X, y=X[:, 0])
+    code, out, _ = run(capsys, command, "net.onnx", "--data", "flat.npz", *more)
+    assert code == 0
+    assert "target 'y' has shape [120]: taken as a column [N, 1]" in out
+    np.savez("hot.npz", x=X, label=np.eye(3, dtype=np.float32)[LABEL])
+    code, out, _ = run(capsys, command, "model.onnx", "--data", "hot.npz", *more)
+    assert code == 0
+    assert "loss: cross_entropy, because the targets are one-hot" in " ".join(out.split())
+    assert "target 'label' is one-hot: the place of the 1 is taken as the label" in out
+    scores = [
+        json.loads(run(capsys, "eval", "model.onnx", "--data", d, "--json")[1])
+        for d in ("hot.npz", "d.npz")
+    ]
+    assert scores[0] == scores[1]
+
+
 def test_flat_rows_take_the_shape_of_the_model(folder, capsys):
     onnx.save(
         onnx.parser.parse_model("""

@@ -31,7 +31,7 @@ SETTINGS = [
     (("--tie", "all"), "tie", "all", ""),
     (("--keep-float32",), "keep_float32", True, False),
     (("--schedule", "cosine"), "schedule", schedules.Cosine(), schedules.Constant()),
-    (("--schedule", "cosine", "--floor", 0.1), "schedule", schedules.Cosine(floor=0.1), schedules.Constant()),
+    (("--schedule", "cosine", "--floor", 1e-4), "schedule", schedules.Cosine(floor=1e-4), schedules.Constant()),
 ]  # fmt: skip
 
 

@@ -16,6 +16,11 @@ LABELS, NUMBERS, BITS = np.arange(3), np.linspace(0, 1, 3), np.array([0, 1, 0])
 # the body of a model, the shape of its output, the loss without targets, targets, the loss with them
 CASES = {
     "logits": ("y = MatMul(x, w)", "N, 3", "cross_entropy", LABELS, "cross_entropy"),
+    "logits, one-hot": ("y = MatMul(x, w)", "N, 3", "cross_entropy", np.eye(3), "cross_entropy"),
+    "logits, several at once": ("y = MatMul(x, w)", "N, 3", "cross_entropy", np.tril(np.ones((3, 3))), "bce"),
+    "Softmax, one-hot": ("z = MatMul(x, w) y = Softmax(z)", "N, 3", "cross_entropy", np.eye(3), "cross_entropy"),
+    "LogSoftmax, one-hot": ("z = MatMul(x, w) y = LogSoftmax(z)", "N, 3", "nll", np.eye(3), "nll"),
+    "clipped Softmax, one-hot": ("z = MatMul(x, w) s = Softmax(z) y = Clip(s)", "N, 3", NLL, np.eye(3), NLL),
     "moved logits": ("z = MatMul(x, w) y = Identity(z)", "N, 3", "cross_entropy", LABELS, "cross_entropy"),
     "Softmax": ("z = MatMul(x, w) y = Softmax(z)", "N, 3", "cross_entropy", LABELS, "cross_entropy"),
     "clipped Sigmoid": ("z = MatMul(x, w) s = Sigmoid(z) y = Clip(s)", "N, 3", BCE, np.eye(3), BCE),

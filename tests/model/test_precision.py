@@ -101,6 +101,25 @@ def test_keep_float32_writes_what_was_trained(kind, tmp_path):
     np.testing.assert_allclose(session.run(None, {"x": x})[0], trainer.predict(x), atol=1e-5)
 
 
+@pytest.mark.parametrize("keep", [False, True], ids=["in its type", "in float32"])
+@pytest.mark.parametrize("kind", TYPES)
+def test_weights_in_a_file_of_their_own(kind, keep, tmp_path, monkeypatch):
+    """Written in float32, the file was looked for in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    outside = dict(save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "half").mkdir()
+    onnx.save(network(kind), "half/m.onnx", **outside)
+    trainer = Trainer("half/m.onnx", loss="mse", trainable="v", keep_float32=keep)
+    trainer.step(*data())
+    trainer.save("out/tuned.onnx")
+    assert types("out/tuned.onnx") == {TensorProto.FLOAT if keep else TYPES[kind][0]}
+    if keep or kind == "float16":
+        session = onnxruntime.InferenceSession("out/tuned.onnx")
+        x = data()[0].astype(np.float32 if keep else np.float16)
+        found = session.run(None, {"x": x})[0]
+        np.testing.assert_allclose(found, trainer.predict(x.astype(np.float32)), atol=0.03)
+
+
 def test_bfloat16_is_written_though_this_runtime_cannot_run_it(tmp_path):
     x, y = data()
     trainer = Trainer(network("bfloat16"), loss="mse")

@@ -99,6 +99,30 @@ def test_a_file_that_was_quantised_dynamically(tmp_path):
     check_same(tmp_path / "int.onnx")
 
 
+def test_a_file_in_four_bits():
+    """ "Partly trainable: 5 of 89,543 numbers": a product in four bits was an obstacle for what lies before it."""
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    nodes = [
+        merged_models.node("MatMul", "x w1", "a"),
+        merged_models.node("LayerNormalization", "a scale bias", "n"),
+        merged_models.node("MatMul", "n w2", "c"),
+        merged_models.node("Add", "c b2", "y"),
+    ]
+    tensors = {"w1": merged_models.normal(64, 64), "scale": merged_models.normal(64)}
+    tensors |= {"bias": merged_models.normal(64), "w2": merged_models.normal(64, 64)}
+    model = merged_models.model(
+        nodes, {**tensors, "b2": merged_models.normal(64)}, x=("N", 64), y=("N", 64)
+    )
+    quantizer = MatMulNBitsQuantizer(model, block_size=32)
+    quantizer.process()
+    made = quantizer.model.model
+    assert [n.op_type for n in made.graph.node].count("MatMulNBits") == 2
+    assert inspect(made).obstacles == []
+    assert {p.name for p in inspect(made).parameters if p.trainable} == {"scale", "bias", "b2"}
+    check_same(made)
+
+
 def test_a_shape_beside_the_way_blocks_nothing():
     """A detector reads the size of its picture: Shape has no gradient, and nobody needs one."""
     nodes = [

@@ -103,8 +103,8 @@ def test_accumulated_gradients_are_their_mean():
 OURS = {
     "cosine": schedules.Cosine(total=100, floor=1e-3),
     "linear": schedules.Linear(total=80, end=0.1),
-    "step": schedules.Step(every=30, gamma=0.3),
-    "exponential": schedules.Exponential(gamma=0.97),
+    "step": schedules.Step(every=30, gamma=0.3, per_epoch=1),
+    "exponential": schedules.Exponential(gamma=0.97, per_epoch=1),
     "warm-up": schedules.Warmup(steps=20, start=0.25),
     "constant": schedules.Constant(),
 }

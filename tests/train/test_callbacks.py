@@ -144,6 +144,17 @@ def test_epochs_that_fit_knows_or_that_are_given():
         schedules.Step(every=0)
 
 
+@pytest.mark.parametrize("name", ["step", "exponential"])
+def test_a_loop_of_ones_own_has_no_epochs(name):
+    """There every step counted as an epoch: after 330 of them the rate was 1e-33 of itself."""
+    schedule = schedules.resolve(name, warmup=2)
+    assert schedule.rate(1.0, 1) == 0.5
+    with pytest.raises(
+        ValueError, match=f"{name.title()} counts epochs and needs the steps of one"
+    ):
+        schedule.rate(1.0, 2)
+
+
 def test_a_warmup_passes_on_what_it_is_told():
     made = schedules.Warmup(2, schedules.Linear(), start=0.5).bound(6)
     assert rates(made, (0, 1, 2, 4, 6), base=2.0) == [1.0, 1.5, 2.0, 1.0, 0.0]
@@ -179,8 +190,11 @@ def test_plateaus():
     assert plateau([1, 0.89, 0.89], threshold=0.1) == [1, 1, 1]
     schedule = schedules.ReduceOnPlateau(min_lr=5.0)
     assert schedule.rate(1.0, 0) == 1.0
-    schedule.end_epoch({"loss": 1.0})
-    assert schedule.best is None
+    said = (
+        "monitor is 'val_loss', and an epoch has loss, lr; give fit a validation, or name another"
+    )
+    with pytest.raises(ValueError, match=said):  # it never saw a plateau, and said nothing
+        schedule.end_epoch({"loss": 1.0, "lr": 0.1})
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,15 @@ DOUBTS = {
     "no shares": ("cross_entropy", "y = Sigmoid(z)", "output 'y' lies between 0 and 1 and does not add up to 1 "
                   "over the classes: CrossEntropy takes it as logits; --loss bce fits answers that may be true "
                   "together"),
+    "of rows": ("cross_entropy", "y = Softmax<axis=0>(z)", "output 'y' ends in Softmax over axis 0, and its "
+                "classes are in axis 1: CrossEntropy takes it as logits"),
+    "of rows, renamed": ("cross_entropy", "s = LogSoftmax<axis=-2>(z) y = Identity(s)", "output 'y' ends in "
+                         "LogSoftmax over axis 0, and its classes are in axis 1: CrossEntropy takes it as logits"),
+    "logarithms": ("bce", "y = LogSoftmax(z)", "output 'y' is log-probabilities, and is taken as logits"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("title", ["never negative", "no shares"])
+@pytest.mark.parametrize("title", DOUBTS)
 def test_what_is_taken_as_logits_against_appearances_is_said(title):
     loss, end, said = DOUBTS[title]
     trainer = Trainer(model(end, 3), loss=loss, trainable="w")

@@ -57,8 +57,9 @@ def run(options: argparse.Namespace) -> int:
     trainer = Trainer(model, loss=losses, metrics=job.metrics(options.metrics))
     batches = job.all_rows(trainer.target_names, options.batch_size)
     result = trainer.evaluate(batches)
-    settled = [n for n in trainer.notes if n.kind in ("class axis", "probabilities", "logits")]
-    show(options, {"rows": batches.rows}, result, [*job.notes, *settled])
+    kinds = ("class axis", "probabilities", "logits", "target")
+    settled = [n for n in trainer.notes if n.kind in kinds]
+    show(options, {"rows": batches.rows}, result, [*job.notes, *job.flat_targets(), *settled])
     return OK
 
 

@@ -23,13 +23,21 @@ RESAMPLES = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, 
 def look(path: Path) -> tuple[tuple[int, int], int]:
     """Height and width of a picture as a viewer shows it, and its channels: 1 or 3."""
     image = _upright(_open(path), path)
-    return (image.size[1], image.size[0]), 1 if image.mode in ("L", "1", "I;16") else 3
+    return (image.size[1], image.size[0]), 1 if image.mode in (
+        "L",
+        "1",
+        "I",
+        "F",
+    ) or image.mode.startswith("I;16") else 3
 
 
 def decode(path: Path, channels: int, resize: tuple[int, ...], resample: str) -> np.ndarray:
     """The picture, `resize`d: (side,) is the shorter side, (height, width) both, () leaves it."""
     try:
-        image = _upright(_open(path), path).convert(MODES[channels])
+        opened = _open(path)
+        wide = opened.mode.startswith("I;16") or (opened.mode, opened.format) == ("I", "PNG")
+        image = _upright(opened, path)
+        image = _in_bytes(image, wide, path).convert(MODES[channels])
         size = target_size((image.size[1], image.size[0]), resize)
         limits.check(
             "pixels", size[0] * size[1], f"{path} becomes {size[0]:,} × {size[1]:,} pixels"
@@ -41,6 +49,19 @@ def decode(path: Path, channels: int, resize: tuple[int, ...], resample: str) ->
     except Exception as error:
         raise DataError(f"{path} cannot be read as an image: {error}") from error
     return np.array(np.atleast_3d(np.asarray(image, np.uint8)))
+
+
+def _in_bytes(image, wide: bool, path: Path):
+    """A picture of 16 bits in 8: Pillow itself makes everything above 255 white."""
+    if wide:
+        return _image(
+            ((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8)[..., None]
+        )
+    if image.mode in ("I", "F"):
+        raise DataError(
+            f"{path} holds numbers of 32 bits, which do not say what is white; expected 8 or 16 bits, or arrays (.npy)"
+        )
+    return image
 
 
 def target_size(size: tuple[int, int], resize: tuple[int, ...]) -> tuple[int, int]:

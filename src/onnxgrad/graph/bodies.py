@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 
+import onnx
 import onnx_ir as ir
 
 from onnxgrad.graph.constants import Constants
@@ -128,25 +130,38 @@ def _with_bodies(graph: ir.Graph) -> Iterator[ir.Node]:
 def _rename(graph: ir.Graph, taken: set[str]) -> None:
     own = (*graph.inputs, *graph.initializers.values())
     for value in dict.fromkeys([*own, *(v for node in graph for v in node.outputs)]):
-        name, n = value.name, 0
-        while value.name and value.name in taken:
+        fresh, n = value.name, 0
+        while fresh and fresh in taken:
             n += 1
-            value.name = f"{name}_{n}"
-        taken.add(value.name)
+            fresh = f"{value.name}_{n}"
+        taken.add(fresh)
+        if fresh != value.name:
+            if value.const_value is not None:
+                value.const_value = _own(value.const_value)
+            value.name = fresh
+
+
+def _own(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """A tensor whose name may change: onnx-ir's view of a message would rename it in the caller's model."""
+    if not isinstance(tensor, ir.serde.TensorProtoTensor):
+        return copy.copy(tensor)
+    made = onnx.TensorProto()
+    made.CopyFrom(tensor.raw)
+    return ir.serde.TensorProtoTensor(made)
 
 
 def _copy_constant_outputs(graph: ir.Graph, taken: set[str]) -> None:
     """Let an Identity make an output that is an initializer, which then can be moved."""
     for i, value in enumerate(graph.outputs):
         if value.is_initializer():
-            copy = ir.Node("", "Identity", [value], num_outputs=1)
-            result, n = copy.outputs[0], 0
+            same = ir.Node("", "Identity", [value], num_outputs=1)
+            result, n = same.outputs[0], 0
             while result.name is None or result.name in taken:
                 n += 1
                 result.name = f"{value.name}/copy_{n}"
             taken.add(result.name)
             result.type, result.shape = value.type, value.shape
-            graph.append(copy)
+            graph.append(same)
             graph.outputs[i] = result
 
 

@@ -24,6 +24,7 @@ from onnxgrad.inspection.notes import notes
 from onnxgrad.inspection.reading import read
 from onnxgrad.model.guess import Guess, guess
 from onnxgrad.model.modes import computed_statistics
+from onnxgrad.model.parameters import in_place_of_weights
 from onnxgrad.model.roles import UNREACHED, Tensor
 from onnxgrad.model.trainable import TrainableModel, judged_note
 from onnxgrad.notes import Note
@@ -149,6 +150,7 @@ def inspect(
         cost=cost,
         notes=[
             *_judged_note(subject),
+            *in_place_of_weights(subject.graph, tensors),
             *subject.notes(tensors),
             *computed_statistics(subject.graph),
             *notes(original, subject.graph),

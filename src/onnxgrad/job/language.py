@@ -24,6 +24,7 @@ from onnxgrad.job.config import FIELDS, Config
 from onnxgrad.job.folder import new_folder
 from onnxgrad.job.outcome import Result
 from onnxgrad.job.run import TrainingJob
+from onnxgrad.job.schedule import plateau_notes
 from onnxgrad.job.texts import split_names
 from onnxgrad.model.past import is_past
 from onnxgrad.notes import Note
@@ -158,8 +159,14 @@ class LanguageJob(TrainingJob):
         self.subject, self.changes, self.accumulate = model, [], self.config.accumulate
         self.comparison, self.loss = None, text.loss()
         self.data, self.validation = self._examples(text)
+        self.validates = self.validation is not None
         self.trainer = self._trainer(text)
-        self.notes = [*text.notes, *self.data.notes, *self.trainer.notes]
+        self.notes = [
+            *text.notes,
+            *plateau_notes(config, self.validates),
+            *self.data.notes,
+            *self.trainer.notes,
+        ]
         for batches in filter(None, (self.data, self.validation)):
             self.trainer.check(batches)
         if resume is None:  # last: a run that is refused leaves no folder

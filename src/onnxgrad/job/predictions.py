@@ -55,10 +55,11 @@ def predict(
             rows = _filled(batch.rows, size, count)
             batch = type(batch)(filled, batch.number, rows, batch.place)
         found = [
-            _first(r, count, size if fixed else count) for r in session.run(names, check(batch))
+            _first(_as_array(r), count, size if fixed else count)
+            for r in session.run(names, check(batch))
         ]
         parts.append(found)
-        if classes:
+        if classes and found[0].dtype.kind != "U":  # words are answers already
             made.answers += _answers(found[0], least, classes, table, matched, batch.rows[:count])
     made.outputs = {n: _joined([p[i] for p in parts]) for i, n in enumerate(names)}
     if made.answers and made.outputs[names[0]].ndim == 3:
@@ -71,6 +72,14 @@ def _filled(array: np.ndarray, size: int, count: int) -> np.ndarray:
     if array.ndim == 0 or len(array) != count:
         return array
     return np.concatenate([array, np.repeat(array[-1:], size - count, 0)])
+
+
+def _as_array(result: Any) -> np.ndarray:
+    """A result as an array; of a map for each row, as files of scikit-learn give it, the values."""
+    if isinstance(result, list):
+        result = [list(row.values()) if isinstance(row, dict) else row for row in result]
+    array = np.asarray(result)
+    return array.astype(str) if array.dtype == object else array
 
 
 def _first(result: np.ndarray, count: int, size: int) -> np.ndarray:

@@ -163,6 +163,20 @@ class Prepared:
                 f"'{output.name}' of the model has {outputs}. A new last layer for them: --classes auto"
             )
 
+    def flat_targets(self) -> list[Note]:
+        """Arrays of one number for each row, where an output has a column of them."""
+        if self.table.loose:  # rows of a table have no shape to speak of
+            return []
+        return [
+            Note(
+                "target",
+                made.columns[0],
+                f"target {made.columns[0]!r} has shape [{self.table.rows}]: taken as a column [N, 1]",
+            )
+            for made in self.goals(tuple(self.losses or ()))
+            if made.column
+        ]
+
     def few_classes(self) -> list[Note]:
         """A hint where the model tells more classes apart than the data have."""
         shape = None if self.loss not in LABELLED else self.output.shape

@@ -30,6 +30,7 @@ from onnxgrad.job.prepare import CLASSES, Opened, Prepared, Request, open_files
 from onnxgrad.job.quantised import Comparison, Version, calibration, measured
 from onnxgrad.job.report import write_report
 from onnxgrad.job.rows import Rows, Split
+from onnxgrad.job.schedule import plateau_notes, schedule_of
 from onnxgrad.job.texts import split_names
 from onnxgrad.model.change import Change
 from onnxgrad.model.head import Head
@@ -37,7 +38,7 @@ from onnxgrad.model.lora import Lora
 from onnxgrad.model.quantize import Quantize, quantised
 from onnxgrad.model.trainable import TrainableModel
 from onnxgrad.notes import Note
-from onnxgrad.train import schedules, trackers
+from onnxgrad.train import trackers
 from onnxgrad.train.callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping
 from onnxgrad.train.files.checkpoint import checkpoints
 from onnxgrad.train.parallel import Communicator, Group
@@ -72,6 +73,7 @@ class TrainingJob:
             model, config.data, request, bool(config.classes), tried=rows is not None
         )
         self.rows = rows or self._rows(split, opened)
+        self.validates = self.rows.held is not None or not is_number(config.val)
         self.subject: Any = model  # what is trained, by way of the changes
         stage = TableStage(opened.model, opened.table, opened.aim, request.ignore, config)
         self.changes: list[Change] = stage.changes(self.rows.train)
@@ -84,13 +86,16 @@ class TrainingJob:
         objective = Objective(prepared, config, self.rows.train)
         self.loss = objective.losses()
         self.notes += [*filter(None, [self.rows.note]), *stage.notes, *objective.notes]
+        self.notes += [*prepared.flat_targets(), *plateau_notes(config, self.validates)]
         self.trainer = self._trainer(prepared)
         self.data, self.validation = self._split(prepared)
         if self.loss is not None:
             self._settle()
         self.notes += self.trainer.notes
+        known = len(self.trainer.notes)
         for batches in filter(None, (self.data, self.validation)):
             self._check_rows(batches)
+        self.notes += self.trainer.notes[known:]  # targets that came in another form
         self.comparison: Comparison | None = None
         if config.quantize:
             self._quantise(prepared)
@@ -176,7 +181,7 @@ class TrainingJob:
         return Trainer(
             self.subject, loss=self.loss, optimizer=config.optimizer, lr=config.lr,
             trainable=_patterns(config.trainable), metrics=prepared.metrics(config.metrics),
-            schedule=schedule_of(config), warmup=config.warmup, clip_norm=config.clip or None,
+            schedule=schedule_of(config, self.validates), warmup=config.warmup, clip_norm=config.clip or None,
             accumulate=self.accumulate, freeze_bn=config.freeze_bn,
             dropout=config.dropout if config.dropout >= 0 else None, seed=config.seed,
             lora=lora_of(config), tie=config.tie, untie=config.untie, keep_float32=config.keep_float32,
@@ -371,16 +376,6 @@ def quantize_of(config: Config) -> Quantize:
     """How a run quantises: --quantize, and what the flags beside it say."""
     more = {"scales": config.quantize_scales} if config.quantize_scales else {}
     return Quantize.parse(config.quantize, nodes=config.quantize_nodes, **more)
-
-
-def schedule_of(config: Config) -> schedules.Schedule:
-    """The schedule that the flags mean."""
-    try:
-        return schedules.named(config.schedule, config.every, config.factor, config.floor)
-    except ValueError as error:
-        raise ConfigError(
-            f"--{error}" if str(error).startswith("schedule") else str(error)
-        ) from error
 
 
 def _patterns(text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,14 +26,16 @@ class Draft:
     `tolerance` is how far the file's outputs may lie from the trained graph's, relative to the
     largest: a change that rounds (half precision, quantisation) raises it with a reason. `held` are
     trained tensors as the file holds them, where it rounds what the trained graph does not. `as_run`
-    turns the written file into one that is tried in its place, where no CPU runs the file's type.
+    turns the written file into one that is tried in its place, where no CPU runs the file's type. `path` is the
+    original's: numbers that it keeps in other files lie beside it.
     """
 
     proto: onnx.ModelProto
     tensors: dict[str, np.ndarray]
     tolerance: float = 1e-3
     held: dict[str, np.ndarray] = field(default_factory=dict)
-    as_run: Callable[[onnx.ModelProto], onnx.ModelProto] | None = None
+    as_run: Callable[[onnx.ModelProto, Path | None], onnx.ModelProto] | None = None
+    path: Path | None = None
 
     def __post_init__(self) -> None:
         if rounds_by_itself(self.proto):

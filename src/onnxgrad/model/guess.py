@@ -84,8 +84,18 @@ def _of_targets(output: ir.Value, targets: np.ndarray) -> Guess:
         return Guess("unknown", "", because)
     like = f"and {name} has one column" if column else f"in the shape of {name}"
     if np.isin(targets[:LOOKED_AT], (0, 1)).all():
+        if _is_one_of_several(output, targets[:LOOKED_AT]):
+            return _fitting(output, "cross_entropy", f"the targets are one-hot, {like}")
         return _fitting(output, "bce", f"the targets are all 0 or 1, {like}")
     return _guessed("mse", f"the targets are numbers, {like}")
+
+
+def _is_one_of_several(output: ir.Value, targets: np.ndarray) -> bool:
+    """Whether zeros and ones name one class a row, for an output that is no row of independent answers."""
+    if targets.ndim != 2 or targets.shape[1] < 2 or not (targets.sum(axis=1) == 1).all():
+        return False
+    end = ending(output)
+    return not holds_probabilities(output) if end is None else end.node.op_type != "Sigmoid"
 
 
 def _as_output(targets: np.ndarray, shape: list | None) -> np.ndarray:

@@ -11,13 +11,15 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.untrainable import why_no_weights
 from onnxgrad.model.roles import Tensor
+from onnxgrad.notes import Note
+
+NO_WEIGHTS = "the model has no weights that its loss depends on"
 
 
 def select(wanted: str | Iterable[str], model: ir.Model, found: list[Tensor]) -> list[str]:
     """Return the names that `trainable` means, in the order of `found`; see TrainableModel.select."""
     if not any(t.trained for t in found):
-        why = why_no_weights(model) or _reasons(found)
-        raise ValueError(f"the model has no weights that its loss depends on{why}")
+        raise ValueError(NO_WEIGHTS + (why_no_weights(model) or _reasons(found)))
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     chosen: set[str] = set()
     for pattern in wanted:
@@ -37,6 +39,12 @@ def select(wanted: str | Iterable[str], model: ir.Model, found: list[Tensor]) ->
 def _reasons(found: list[Tensor]) -> str:
     named = [t for t in found if t.size > 1]
     return f"; {named[0].name!r}, say: {named[0].reason}" if named else ""
+
+
+def in_place_of_weights(model: ir.Model, found: list[Tensor]) -> list[Note]:
+    """Say what a model without weights has in their place, in the words in which `select` refuses it."""
+    why = "" if any(t.trained for t in found) else why_no_weights(model)
+    return [Note("no weights", "", NO_WEIGHTS + why)] if why else []
 
 
 def _matches(pattern: str, model: ir.Model, found: list[Tensor]) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
 from onnxgrad.errors import ExportError
+from onnxgrad.files.models import to_ir
 from onnxgrad.model.change import Change, Draft
 from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
@@ -46,7 +48,7 @@ class Widen(Change):
         if not self.types:
             return
         if self.keep_float32:
-            draft.proto = widened(draft.proto)
+            draft.proto = widened(draft.proto, draft.path)
             return
         kinds = {n: ir.DataType(t.data_type) for n, t in OriginalModel.tensors_of(draft.proto)}
         for name, array in draft.tensors.items():
@@ -59,9 +61,9 @@ class Widen(Change):
             draft.as_run = widened
 
 
-def widened(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model with every half-precision number of it in float32."""
-    model = ir.from_proto(proto)
+def widened(proto: onnx.ModelProto, path: Path | None = None) -> onnx.ModelProto:
+    """Return a model with every half-precision number of it in float32; others may lie beside `path`."""
+    model = to_ir(proto, proto if path is None else path)
     widen(model)
     return ir.to_proto(model)
 

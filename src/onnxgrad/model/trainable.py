@@ -154,7 +154,7 @@ class TrainableModel:
         """Return the file with trained tensors in it, by way of every change, the last one first."""
         proto = onnx.ModelProto()
         proto.CopyFrom(self.source.proto)
-        draft = Draft(proto, dict(tensors))
+        draft = Draft(proto, dict(tensors), path=self.source.path)
         for change in reversed(self._in_order()):
             change.write_back(draft)
         return draft

@@ -38,6 +38,12 @@ class Schedule:
         """Continue from what `state` returned."""
 
 
+def _expect(schedule: Schedule, name: str, right: bool, expected: str) -> None:
+    if not right:
+        value = getattr(schedule, name)
+        raise ValueError(f"{type(schedule).__name__}: {name} is {value!r}, expected {expected}")
+
+
 @dataclass(frozen=True)
 class Constant(Schedule):
     """The same rate for ever.
@@ -111,16 +117,18 @@ class _CountsEpochs(Schedule):
     def bound(self, total: int | None, per_epoch: int | None = None) -> Schedule:
         if self.per_epoch is not None:
             return self
-        if per_epoch is None:
-            raise ValueError(
-                f"{type(self).__name__} counts epochs and needs the steps of one: give per_epoch=, "
-                "or steps_per_epoch= to fit"
-            )
-        return dataclasses.replace(self, per_epoch=per_epoch)
+        made = dataclasses.replace(self, per_epoch=per_epoch)
+        made.epoch(0)
+        return made
 
     def epoch(self, step: int) -> int:
-        """Return the number of complete epochs before a step."""
-        return step // max(self.per_epoch or 1, 1)
+        """Return the number of complete epochs before a step. Raises ValueError where nobody knows how long one is."""
+        if self.per_epoch is None:
+            raise ValueError(
+                f"{type(self).__name__} counts epochs and needs the steps of one: give per_epoch=, "
+                "or train by fit with data of known length or steps_per_epoch="
+            )
+        return step // max(self.per_epoch, 1)
 
 
 @dataclass(frozen=True)
@@ -137,8 +145,8 @@ class Step(_CountsEpochs):
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ValueError(f"Step: every is {self.every!r}, expected at least 1 epoch")
+        _expect(self, "every", self.every >= 1, "at least 1 epoch")
+        _expect(self, "gamma", 0 <= self.gamma < math.inf, "a number >= 0")
 
     def rate(self, base: float, step: int) -> float:
         return base * self.gamma ** (self.epoch(step) // self.every)
@@ -153,6 +161,9 @@ class Exponential(_CountsEpochs):
     """
 
     gamma: float = 0.95
+
+    def __post_init__(self) -> None:
+        _expect(self, "gamma", 0 <= self.gamma < math.inf, "a number >= 0")
 
     def rate(self, base: float, step: int) -> float:
         return base * self.gamma ** self.epoch(step)
@@ -171,6 +182,9 @@ class Warmup(Schedule):
     steps: int = 0
     then: Schedule = Constant()
     start: float = 0.0
+
+    def __post_init__(self) -> None:
+        _expect(self, "steps", self.steps >= 0, "at least 0")
 
     def rate(self, base: float, step: int) -> float:
         if step < self.steps:
@@ -211,13 +225,22 @@ class ReduceOnPlateau(Schedule):
     bad: int = 0
     waiting: int = 0
 
+    def __post_init__(self) -> None:
+        _expect(self, "factor", 0 <= self.factor < 1, "at least 0 and below 1")
+        _expect(self, "patience", self.patience >= 0, "at least 0 epochs")
+        _expect(self, "mode", self.mode in ("min", "max"), "min or max")
+
     def rate(self, base: float, step: int) -> float:
         """Return the reduced rate, never below `min_lr` (nor above `base`)."""
         return max(base * self.scale, min(self.min_lr, base))
 
     def end_epoch(self, logs: Mapping[str, float]) -> None:
-        if self.monitor in logs:
-            self.observe(logs[self.monitor])
+        if self.monitor not in logs:
+            raise ValueError(
+                f"ReduceOnPlateau: monitor is {self.monitor!r}, and an epoch has {', '.join(logs)}"
+                f"{'; give fit a validation, or name another' * self.monitor.startswith('val_')}"
+            )
+        self.observe(logs[self.monitor])
 
     def observe(self, value: float) -> None:
         """Take note of the metric after an epoch."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+from typing import SupportsFloat
+
 from onnxgrad.dropin.api.optimizer import Optimizer, progress_of
+from onnxgrad.errors import DropInTypeError
 
 
 class LinearLRScheduler:
@@ -20,8 +24,9 @@ class LinearLRScheduler:
         initial_lr: float,
     ):
         self._progress = progress_of(optimizer)
-        self._progress.set_initial_rate(initial_lr)
-        self._warmup, self._total = warmup_step_count, total_step_count
+        self._warmup = _count("warmup_step_count", warmup_step_count)
+        self._total = _count("total_step_count", total_step_count)
+        self._progress.set_initial_rate(_rate(initial_lr))
         self.step()
 
     def step(self) -> None:
@@ -33,3 +38,16 @@ class LinearLRScheduler:
         if t < self._warmup:
             return t / max(1, self._warmup)
         return max(0.0, (self._total - t) / max(1, self._total - self._warmup))
+
+
+def _count(name: str, value: object) -> int:
+    try:
+        return operator.index(value)  # NumPy's integers are whole numbers, too
+    except TypeError:
+        raise DropInTypeError(f"{name} is {value!r}, expected a whole number of steps") from None
+
+
+def _rate(value: object) -> float:
+    if not isinstance(value, SupportsFloat):
+        raise DropInTypeError(f"initial_lr is {value!r}, expected a number")
+    return float(value)

@@ -46,7 +46,7 @@ def verify(
     """
     model: str | bytes = str(file)
     if draft.as_run is not None:
-        model = draft.as_run(read_proto(file)).SerializeToString()
+        model = draft.as_run(read_proto(file), file).SerializeToString()
     session, notes = _plain_session(model, setup.model.source, path)
     sample = evaluation.sample or _invented(setup)
     if sample is None or _is_random(setup):

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxgrad.errors import DataError
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.ranges import Ranges, holds_probabilities
-from onnxgrad.model.ending import ending, last_operator, unscaled
+from onnxgrad.model.ending import Ending, ending, last_operator, unscaled
 from onnxgrad.model.guess import PRODUCTS
 from onnxgrad.notes import Note
 from onnxgrad.train.losses import (
@@ -170,8 +170,9 @@ def _see_probabilities(
     What comes straight out of a product is not measured: it has no bounds. A loss of log-probabilities does
     not mean probabilities, either.
     """
-    if getattr(loss, "probabilities", False) or ending(output, loss.activation()) is not None:
-        return loss, None
+    end = ending(output, loss.activation())
+    if getattr(loss, "probabilities", False) or end is not None:
+        return loss, None if end is None else _over_another_axis(loss, output, end)
     scaled = unscaled(output)
     if scaled is not output and loss.activation() and ending(scaled, ("LogSoftmax",)) is not None:
         text = f"output {output.name!r} is log-probabilities times a number, and is taken as logits"
@@ -202,6 +203,22 @@ def _see_probabilities(
         return replace(loss, probabilities=True, total=total), note
     settings = {f.name: getattr(loss, f.name) for f in fields(CrossEntropy)}
     return NegativeLogLikelihood(**settings, probabilities=True, total=total), note
+
+
+def _over_another_axis(loss: CrossEntropy, output: ir.Value, end: Ending) -> Note | None:
+    """Say so where the last Softmax is not one over the classes: the loss has one of its own."""
+    dims, kind = shapes.dims(output), end.node.op_type
+    if dims is None or any(node.op_type != "Identity" for node in end.moves):
+        return None
+    axis = end.node.attributes["axis"].value if "axis" in end.node.attributes else -1
+    axis, classes = axis % len(dims), loss.class_axis(len(dims))
+    if axis == classes:
+        return None
+    text = (
+        f"output {output.name!r} ends in {kind} over axis {axis}, and its classes are in axis {classes}: "
+        f"{type(loss).__name__} takes it as logits"
+    )
+    return Note("logits", output.name, text)
 
 
 def _no_shares(loss: CrossEntropy, output: ir.Value, high: float) -> Note:
@@ -258,6 +275,12 @@ def _doubt_logits(wanted: Target, output: ir.Value, outputs: Outputs) -> Note | 
     """Say so where what is taken as logits could be something else: nothing shows where the numbers come from."""
     if wanted.scores != "logits" or last_operator(output) in PRODUCTS:
         return None
+    if ending(output, ("LogSoftmax",)) is not None:
+        return Note(
+            "logits",
+            output.name,
+            f"output {output.name!r} is log-probabilities, and is taken as logits",
+        )
     inner = unscaled(output)
     if inner is not output and holds_probabilities(inner):
         high = Ranges().of(output)[1]
