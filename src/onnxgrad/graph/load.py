@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxgrad.files import external
-from onnxgrad.files.models import read_ir
+from onnxgrad.files.models import read_ir, sort
 from onnxgrad.files.paths import root
 from onnxgrad.graph import (
     batch_norm,
@@ -46,10 +46,7 @@ def load(model: Any) -> ir.Model:
     _check_graph(copy)
     if copy.functions:
         copy = InlinePass()(copy).model
-    try:
-        copy.graph.sort()
-    except ValueError as error:
-        raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
+    sort(copy)
     below_zero.forget(copy)  # the converter of opsets would count with them
     copy = _raise_opset(copy)
     time_first(copy)
