@@ -208,7 +208,7 @@ def test_nodes_out_of_order_train_and_are_written_as_they_came(tmp_path):
         w=normal(3, 2),
     )
     assert [p.name for p in onnxgrad.inspect(made).parameters if p.trainable] == ["w"]
-    losses, trainer = train(made, {"x": normal(4, 3)}, tmp_path / "tuned.onnx")
+    losses, _ = train(made, {"x": normal(4, 3)}, tmp_path / "tuned.onnx")
     assert losses[-1] < losses[0]
     written = onnx.load(tmp_path / "tuned.onnx")
     assert [n.op_type for n in written.graph.node] == ["MatMul", "Tanh", "Identity"]

@@ -7,10 +7,10 @@ import onnx_ir as ir
 
 from onnxgrad.autodiff.plan import FLOATS
 from onnxgrad.graph import schemas
+from onnxgrad.model.roles import SCALES
 from onnxgrad.notes import Note
 
 OLD_OPSET = 13
-_ZERO_POINTS = {("QuantizeLinear", 2), ("DequantizeLinear", 2)}
 LARGE_CONSTANT = 64  # elements: smaller constants are settings, not weights
 
 
@@ -39,7 +39,7 @@ def _integer_weights(model: ir.Model, prepared: ir.Model) -> str:
         n
         for n, v in model.graph.initializers.items()
         if v.dtype in types and v.const_value.size > 1 and n in left and left[n].uses()
-        and not all((node.op_type, i) in _ZERO_POINTS for node, i in v.uses())
+        and not all((node.op_type, i) in SCALES for node, i in v.uses())
     ]  # fmt: skip
     if not names:
         return ""

@@ -48,10 +48,16 @@ unsupported(
     because="decodes bytes, which have no derivative",
     instead="decode the image before the model",
 )
-unsupported(
-    "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear",
+_ON_INTEGERS = dict(
     because="computes on quantised integers",
     instead="train the float model, or one with QuantizeLinear and DequantizeLinear pairs",
+)
+unsupported("QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear", **_ON_INTEGERS)
+unsupported(
+    "QAttention", "QEmbedLayerNormalization", "QGemm", "QLinearAdd", "QLinearAveragePool", "QLinearConcat",
+    "QLinearConv", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMul", "QLinearReduceMean",
+    "QLinearSigmoid", "QLinearSoftmax", "QLinearWhere", "DynamicQuantizeLSTM",
+    domain="com.microsoft", **_ON_INTEGERS,
 )  # fmt: skip
 unsupported(
     "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
