@@ -277,6 +277,9 @@ class FakeQuantise(Change):
         zero: np.ndarray | int = 0
         if how.zero is not None:
             zero = along(numbers(how.zero.name).astype(np.float64), array, how.axis, how.block)
+        scale = np.where(
+            scale == 0, np.float32(1), scale
+        )  # whatever the integers are, they stand for 0
         steps = np.round((array.astype(np.float32) / scale).astype(np.float64))
         return np.clip(steps + zero, low, high).astype(dtype.numpy())
 
