@@ -8,6 +8,7 @@ import pytest
 from model import merged_models as models
 
 from onnxgrad import Trainer, inspect
+from onnxgrad.errors import GradientError
 from onnxgrad.model.trainable import TrainableModel
 
 RNG = np.random.default_rng(0)
@@ -75,3 +76,35 @@ def test_operators_on_integers_are_in_the_way_as_such():
     model.graph.initializer.append(onnx.numpy_helper.from_array(models.normal(4), "f"))
     obstacles = [(o.operator, o.because) for o in inspect(model).obstacles]
     assert ("com.microsoft.QGemm", "computes on quantised integers") in obstacles
+
+
+def test_the_trainer_says_which_integers_stay():
+    """Only `inspect` did; the scales and zero points beside them are no weights."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+        net (float[N, 32] x) => (float[N, 3] y) {
+            h = com.microsoft.MatMulNBits<K = 32, N = 3, bits = 4, block_size = 16>(x, packed, scales, zeros)
+            y = Add(h, b) }""")
+    tensors = {
+        "packed": RNG.integers(0, 256, (3, 2, 8)).astype(np.uint8), "b": models.normal(3),
+        "scales": np.abs(models.normal(6)), "zeros": np.array([0x35, 0x71, 0x8F], np.uint8),
+    }  # fmt: skip
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in tensors.items())
+    said = "1 weight is of an integer type (first: 'packed') and cannot be trained; "
+    said += "start from the float model and quantize afterwards"
+    trainer = Trainer(model, loss="mse")
+    assert list(trainer.get_weights()) == ["b"]
+    assert [str(n) for n in trainer.notes] == [said]
+    assert said in inspect(model).warnings
+
+
+def test_a_classical_model_behind_a_weight_is_named_for_what_it_is():
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+        net (float[N, 2] x) => (float[N, 1] y) <float[2] w = {2, 3}> {
+            h = Mul(x, w)
+            y = ai.onnx.ml.LinearRegressor<coefficients = [0.5, 0.25], intercepts = [0.5]>(h) }""")
+    (obstacle,) = inspect(model).obstacles
+    assert obstacle.because == "has its numbers in attributes, and has no gradient in onnxgrad"
+    with pytest.raises(GradientError, match="convert it to MatMul and Add, or fit it anew"):
+        Trainer(model, loss="mse")

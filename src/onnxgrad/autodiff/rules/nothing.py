@@ -66,6 +66,12 @@ unsupported(
     instead="fit it anew with the library that made it (scikit-learn, LightGBM, XGBoost), or train what follows it",
 )  # fmt: skip
 unsupported(
+    "LinearClassifier", "LinearRegressor", "SVMClassifier", "SVMRegressor",
+    domain="ai.onnx.ml",
+    because="has its numbers in attributes, and has no gradient in onnxgrad",
+    instead="convert it to MatMul and Add, or fit it anew with the library that made it",
+)  # fmt: skip
+unsupported(
     "Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "ReorderInput", "ReorderOutput",
     "Upsample",
     domain="com.microsoft.nchwc",
