@@ -295,10 +295,21 @@ def _join(y):
 def _mask(keys, unidirectional, queries, length, low=-1e30):
     bias = np.zeros((1, 1, queries, length))
     if keys is not None:
-        bias = bias + np.where(keys[:, None, None, :] > 0, 0, low)
+        bias = bias + np.where(_read(keys, queries, length), 0, low)
     if unidirectional:
         bias = bias + np.where(np.tril(np.ones((queries, length))) > 0, 0, low)
     return bias
+
+
+def _read(keys, queries, length):
+    """[batch, 1, queries or 1, length]: `keys` says so, or how many there are and where each row begins."""
+    if keys.ndim == 3:
+        return keys[:, None] > 0
+    if keys.ndim == 2:
+        return keys[:, None, None, :] > 0
+    lengths, starts = np.split(keys, 2) if len(keys) == 2 * 2 else (keys[:2], np.zeros(2, int))
+    place = np.arange(length)
+    return ((place < lengths[:, None]) & (place >= starts[:, None]))[:, None, None, :]
 
 
 def multi_head_attention(

@@ -199,3 +199,26 @@ def test_large_weights_are_not_copied_by_the_converter_of_opsets(monkeypatch):
     np.testing.assert_array_equal(
         weights["w"], onnx.numpy_helper.to_array(made.graph.initializer[0])
     )
+
+
+def test_nodes_out_of_order_train_and_are_written_as_they_came(tmp_path):
+    """onnxruntime sorts them itself; its converter to float16 appends the Casts of inputs at the end."""
+    made = model(
+        "g (float[N,3] x) => (float[N,2] y) { p = MatMul(h, w) h = Tanh(x) y = Identity(p) }",
+        w=normal(3, 2),
+    )
+    assert [p.name for p in onnxgrad.inspect(made).parameters if p.trainable] == ["w"]
+    losses, _ = train(made, {"x": normal(4, 3)}, tmp_path / "tuned.onnx")
+    assert losses[-1] < losses[0]
+    written = onnx.load(tmp_path / "tuned.onnx")
+    assert [n.op_type for n in written.graph.node] == ["MatMul", "Tanh", "Identity"]
+
+
+def test_a_cycle_is_refused_in_a_sentence():
+    made = model(
+        "g (float[N,3] x) => (float[N,3] y) { a = Add(b, w) b = Tanh(a) y = Mul(a, x) }",
+        w=normal(3),
+    )
+    for judge in (onnxgrad.inspect, lambda m: onnxgrad.Trainer(m, loss="mse")):
+        with pytest.raises(ValueError, match="the model's graph has a cycle, expected an acyclic"):
+            judge(made)

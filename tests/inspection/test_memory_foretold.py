@@ -23,6 +23,7 @@ CASES = [
     ("bounded", "all", 256),
     ("layers of opset 13", "all", 8),
     ("layers of opset 13", "head", 8),
+    ("layers in constants of opset 13", "all", 8),
 ]
 
 

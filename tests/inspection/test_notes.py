@@ -97,6 +97,8 @@ def test_one_weight_in_a_body_and_none():
     assert found.startswith("1 weight lies inside")
     none = BRANCH.format(name="", weights="", inner="a = Tanh(x)")
     assert said(model(none, inputs="bool c, float[2, 8] x")) == {}
+    setting = BRANCH.format(name="", weights="float[1] one", inner="a = Sub(one, x)")
+    assert said(model(setting, inputs="bool c, float[2, 8] x")) == {}
 
 
 def convolutions(count: int, bare: int = 0, between: str = "") -> ir.Model:

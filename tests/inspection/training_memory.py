@@ -127,6 +127,7 @@ def bounded(count: int = 12, width: int = 4096) -> tuple[list, dict, list]:
 
 
 OLD = "layers of opset 13"  # which is converted before it trains
+HELD = "layers in constants of opset 13"  # as Paddle's converter writes them
 KINDS = {
     "layers": layers,
     "pictures": pictures,
@@ -134,17 +135,22 @@ KINDS = {
     "words": words,
     "bounded": bounded,
     OLD: layers,
+    HELD: layers,
 }
 
 
 def save(kind: str, path: Path) -> None:
     nodes, tensors, shape = KINDS[kind]()
+    arrays = [numpy_helper.from_array(a, n) for n, a in tensors.items()]
+    if kind == HELD:
+        constants = [helper.make_node("Constant", [], [t.name], value=t) for t in arrays]
+        nodes, arrays = [*constants, *nodes], []
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
-        [numpy_helper.from_array(a, n) for n, a in tensors.items()],
+        arrays,
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", 13 if kind == OLD else 17)]
+    opsets = [helper.make_opsetid("", 13 if kind in (OLD, HELD) else 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
 
 

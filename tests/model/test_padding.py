@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
 
 from onnxgrad import Trainer
@@ -113,3 +114,65 @@ def _gradient_of_head(w: np.ndarray, ids: np.ndarray, target: np.ndarray) -> np.
     looked_up = error @ w
     np.add.at(found, ids[ids != 1], looked_up[ids != 1])
     return found
+
+
+def fused(inputs: str, outputs: str, more: str) -> onnx.ModelProto:
+    """A BERT's embedding as onnxruntime's optimizer writes it; word 0 is all zeros."""
+    body = f"{outputs} = com.microsoft.EmbedLayerNormalization<epsilon = 0.01>({inputs})"
+    proto = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+        net (int32[N, T] i, int32[N, T] j) => (float[N, T, 4] y) {{ {body} {more or "y = Identity(e)"} }}""")
+    rng = np.random.default_rng(3)
+    shapes = {"w": (6, 4), "p": (8, 4), "s": (2, 4), "g": (4,), "b": (4,)}
+    for name, shape in shapes.items():
+        array = rng.normal(size=shape).astype(np.float32)
+        if name == "w":
+            array[0] = 0
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return proto
+
+
+_I = np.array([[0, 3, 5], [2, 0, 0]], np.int32)
+_J = np.array([[0, 1, 1], [1, 1, 0]], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "more"),
+    [
+        ("i, j, w, p, s, g, b", "e, none", ""),
+        ("i, , w, p, , g, b", "e, none", ""),
+        ("i, j, w, p, s, g, b, , j", "e, none, sum", "t = Tanh(sum) y = Mul(t, e)"),
+        ("i, j, w, p, s, g, b, j", "e, n", "f = Cast<to = 1>(n) one = Constant<value_ints = [1, 2]>() "
+         "u = Unsqueeze(f, one) y = Mul(u, e)"),
+        ("i, j, w, p, s, g, b", "e, n", "f = Cast<to = 1>(n) one = Constant<value_ints = [1, 2]>() "
+         "u = Unsqueeze(f, one) y = Add(u, e)"),
+    ],
+)  # fmt: skip
+def test_padding_inside_a_fused_embedding_stays_zero(inputs, outputs, more, tmp_path):
+    """onnxruntime's optimizer hides the lookup in EmbedLayerNormalization; PyTorch's row has no gradient."""
+    proto = fused(inputs, outputs, more)
+    feeds = {"i": _I} | (
+        {"j": _J} if "j" in inputs.replace("i, j", "", 1) or "i, j" in inputs else {}
+    )
+    if "j" not in feeds:
+        del proto.graph.input[1]
+    trainer = Trainer(proto, loss="mse", optimizer="sgd", lr=0.1)
+    assert "padding" in [n.kind for n in trainer.notes]
+    plain = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, feeds)[0]
+    np.testing.assert_allclose(trainer.predict(feeds), plain, atol=1e-5)
+    target = np.zeros_like(plain)
+    found = trainer.gradients(feeds, target)["w"]
+    assert not found[0].any()
+    free = fused(inputs, outputs, more)
+    del free.graph.input[len(feeds) :]
+    words = next(t for t in free.graph.initializer if t.name == "w")
+    array = onnx.numpy_helper.to_array(words).copy()
+    array[1] = 0  # two rows of zeros: neither is padding
+    words.CopyFrom(onnx.numpy_helper.from_array(array, "w"))
+    whole = Trainer(free, loss="mse").gradients(feeds, target)["w"]
+    assert whole[0].any()
+    np.testing.assert_allclose(found[1:], whole[1:], rtol=1e-4, atol=1e-6)
+    trainer.step(feeds, target)
+    trainer.save(tmp_path / "tuned.onnx")
+    written = onnx.load(tmp_path / "tuned.onnx")
+    assert [n.op_type for n in written.graph.node] == [n.op_type for n in proto.graph.node]

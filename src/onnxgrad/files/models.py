@@ -89,8 +89,17 @@ def to_ir(proto: onnx.ModelProto, model: Any) -> ir.Model:
         raise ModelError(f"{name_of(model)}: {error}") from error
     except Exception as error:  # onnx-ir has no class for it: KeyError, TypeError, SerdeError
         raise ModelError(f"{_holder(model)} malformed: {root(error)}") from error
+    sort(made)
     external.bind(made, external.Folder(Path(model) if is_path(model) else None))
     return made
+
+
+def sort(model: ir.Model) -> None:
+    """Put makers before readers: onnxruntime takes nodes in any order, and its own converters append some."""
+    try:
+        model.graph.sort()
+    except ValueError as error:
+        raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
 
 
 def read_whole(model: Any) -> onnx.ModelProto:

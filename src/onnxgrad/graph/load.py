@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, ShapeInferencePass
 
 from onnxgrad.files import external
-from onnxgrad.files.models import read_ir
+from onnxgrad.files.models import read_ir, sort
 from onnxgrad.files.paths import root
 from onnxgrad.graph import (
     batch_norm,
@@ -46,10 +46,7 @@ def load(model: Any) -> ir.Model:
     _check_graph(copy)
     if copy.functions:
         copy = InlinePass()(copy).model
-    try:
-        copy.graph.sort()
-    except ValueError as error:
-        raise ValueError("the model's graph has a cycle, expected an acyclic graph") from error
+    sort(copy)
     below_zero.forget(copy)  # the converter of opsets would count with them
     copy = _raise_opset(copy)
     time_first(copy)
@@ -137,6 +134,7 @@ def _infer_shapes(model: ir.Model) -> None:
     level = log.level
     log.setLevel(logging.ERROR)
     order = list(model.graph.initializers)
+    weights = _set_constants_aside(model)  # the pass itself puts initializers aside
     try:
         known = not sizes.joins_many(
             model
@@ -145,6 +143,7 @@ def _infer_shapes(model: ir.Model) -> None:
         below_zero.inferred(model, infer)
     finally:
         log.setLevel(level)
+        _put_back(model, weights)
     _restore_order(model.graph, order)
     sequences.declare(model)
     for value in model.graph.initializers.values():
@@ -265,15 +264,22 @@ def _raise_opset(model: ir.Model) -> ir.Model:
 
 def _set_aside(model: ir.Model) -> dict[str, ir.TensorProtocol]:
     """Leave large weights out of a message, and return them: the converter would copy each six times over."""
-    found = {}
+    found = _set_constants_aside(model)
     for name, value in model.graph.initializers.items():
-        tensor = value.const_value
-        floats = tensor is not None and tensor.dtype.is_floating_point()
-        if floats and tensor.nbytes >= LARGE and not isinstance(tensor, ir.ExternalTensor):
+        if _is_large(value.const_value):
+            found[name] = value.const_value
+            value.const_value = _stand_in(value.const_value, name)
+    return found
+
+
+def _set_constants_aside(model: ir.Model) -> dict[str, ir.TensorProtocol]:
+    """The same for large weights in Constant nodes, where Paddle's converter keeps them."""
+    found = {}
+    for node in _constants(model):
+        name, tensor = node.outputs[0].name, node.attributes["value"].value
+        if _is_large(tensor):
             found[name] = tensor
-            value.const_value = ir.ExternalTensor(
-                "aside", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name
-            )
+            node.attributes["value"] = ir.AttrTensor("value", _stand_in(tensor, name))
     return found
 
 
@@ -281,6 +287,27 @@ def _put_back(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None
     for name, tensor in weights.items():
         if name in model.graph.initializers:
             model.graph.initializers[name].const_value = tensor
+    for node in _constants(model):
+        name = node.outputs[0].name
+        if name in weights:
+            node.attributes["value"] = ir.AttrTensor("value", weights[name])
+
+
+def _constants(model: ir.Model) -> list[ir.Node]:
+    return [
+        n
+        for n in model.graph
+        if n.op_type == "Constant" and not n.domain and "value" in n.attributes
+    ]
+
+
+def _is_large(tensor: ir.TensorProtocol | None) -> bool:
+    floats = tensor is not None and tensor.dtype.is_floating_point()
+    return floats and tensor.nbytes >= LARGE and not isinstance(tensor, ir.ExternalTensor)
+
+
+def _stand_in(tensor: ir.TensorProtocol, name: str) -> ir.ExternalTensor:
+    return ir.ExternalTensor("aside", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name)
 
 
 def _unknown_operator(model: ir.Model) -> str:

@@ -10,7 +10,6 @@ from onnxgrad.graph import schemas
 from onnxgrad.notes import Note
 
 OLD_OPSET = 13
-_ZERO_POINTS = {("QuantizeLinear", 2), ("DequantizeLinear", 2)}
 LARGE_CONSTANT = 64  # elements: smaller constants are settings, not weights
 
 
@@ -22,7 +21,6 @@ def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
     if not len(prepared.graph):
         return []
     found = {
-        "integer weights": _integer_weights(original, prepared),
         "weights in bodies": _weights_in_bodies(original),
         "dropout removed": _dropout_removed(original),
         "weights in constants": _weights_in_constants(original),
@@ -32,29 +30,13 @@ def notes(original: ir.Model, prepared: ir.Model) -> list[Note]:
     return [Note(kind, "", text) for kind, text in found.items() if text]
 
 
-def _integer_weights(model: ir.Model, prepared: ir.Model) -> str:
-    types = (ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT4, ir.DataType.UINT4)
-    left = prepared.graph.initializers
-    names = [
-        n
-        for n, v in model.graph.initializers.items()
-        if v.dtype in types and v.const_value.size > 1 and n in left and left[n].uses()
-        and not all((node.op_type, i) in _ZERO_POINTS for node, i in v.uses())
-    ]  # fmt: skip
-    if not names:
-        return ""
-    return (
-        f"{_count(len(names), 'weight is', 'weights are')} of an integer type (first: {names[0]!r}) and cannot be "
-        "trained; start from the float model and quantize afterwards"
-    )
-
-
 def _weights_in_bodies(model: ir.Model) -> str:
     count, first = 0, ""
     for node in model.graph:
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
-                floats = [v for v in attribute.value.initializers.values() if v.dtype in FLOATS]
+                tensors = attribute.value.initializers.values()
+                floats = [v for v in tensors if v.dtype in FLOATS and v.const_value.size > 1]
                 floats += [
                     n.outputs[0]
                     for n in attribute.value

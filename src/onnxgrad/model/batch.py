@@ -40,11 +40,10 @@ class FreeBatch(Change):
         for name in {n.input[1] for n in graph.node if n.op_type == "Reshape" and not n.domain}:
             tensor = source.tensors.get(name)
             if tensor is not None:
-                self._free(tensor)
+                self._free(tensor, source.array(name))
         source.refresh()
 
-    def _free(self, tensor: onnx.TensorProto) -> None:
-        shape = numpy_helper.to_array(tensor)
+    def _free(self, tensor: onnx.TensorProto, shape: np.ndarray) -> None:
         if shape.ndim != 1 or not len(shape) or shape[0] != self.size:
             return
         self._shapes[tensor.name] = shape

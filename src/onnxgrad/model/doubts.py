@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxgrad.model import origin
 from onnxgrad.model.patterns import is_round
-from onnxgrad.model.roles import Tensor, made_by
+from onnxgrad.model.roles import FROZEN, SCALES, Tensor, made_by
 from onnxgrad.notes import Note
 
 DIGITS = 4  # of a number that somebody wrote down, or of what it is the root or the inverse of
@@ -25,6 +25,7 @@ def doubts(model: ir.Model, tensors: list[Tensor]) -> list[Note]:
         "computed weights": _computed_weights(model, weights),
         "left out": _left_out(model),
         "power iteration": _power_iteration(model),
+        "integer weights": _integer_weights(model, tensors),
     }
     return [Note(kind, "", text) for kind, text in found.items() if text]
 
@@ -66,6 +67,31 @@ def _folded_batch_norm(model: ir.Model) -> str:
     return (
         "every convolution has a bias and there is no BatchNormalization: it was probably folded into the weights, "
         "which train, but with a smaller learning rate"
+    )
+
+
+_INTEGERS = (ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT4, ir.DataType.UINT4)
+
+
+def _integer_weights(model: ir.Model, tensors: list[Tensor]) -> str:
+    """Integers that stay as they are: those that train through their rounding are floats in what is trained.
+
+    An adapter says itself what it leaves as it is.
+    """
+    if any(t.kind == FROZEN for t in tensors):
+        return ""
+    names = [
+        name
+        for name, value in model.graph.initializers.items()
+        if value.dtype in _INTEGERS and value.const_value.size > 1 and value.uses()
+        and not all((node.op_type, i) in SCALES for node, i in value.uses())
+    ]  # fmt: skip
+    if not names:
+        return ""
+    count = "1 weight is" if len(names) == 1 else f"{len(names):,} weights are"
+    return (
+        f"{count} of an integer type (first: {names[0]!r}) and cannot be trained; start from the float model and "
+        "quantize afterwards"
     )
 
 

@@ -6,6 +6,8 @@ written is the model that people deploy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -26,11 +28,17 @@ KEY = "dropout/key"  # an input of the training graph: seed and batch
 # ---- inference form
 
 
-def to_inference(model: onnx.ModelProto) -> list[str]:
-    """Switch off the training mode of every BatchNormalization and Dropout; return their names."""
+def to_inference(
+    model: onnx.ModelProto,
+    numbers: Callable[[onnx.TensorProto], np.ndarray] = numpy_helper.to_array,
+) -> list[str]:
+    """Switch off the training mode of every BatchNormalization and Dropout; return their names.
+
+    `numbers` reads a tensor, in a data file as well.
+    """
     changed = batch_norm.to_inference(model)
     everything = every_node(model.graph, *model.functions)
-    false = _constants_of_false(model, everything)
+    false = _constants_of_false(model, everything, numbers)
     for node in everything:
         if node.op_type == "Dropout" and not node.domain and len(node.input) > 2:
             if node.input[2] not in false:
@@ -39,14 +47,14 @@ def to_inference(model: onnx.ModelProto) -> list[str]:
     return changed
 
 
-def _constants_of_false(model: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> set[str]:
-    """The names of tensors that hold a single False; "" is one, too."""
+def _constants_of_false(model: onnx.ModelProto, nodes: list[onnx.NodeProto], numbers) -> set[str]:
+    """The names of the tensors that Dropouts read as a mode and that hold a single False; "" is one, too."""
     tensors = {t.name: t for t in model.graph.initializer}
     for node in nodes:
         if node.op_type == "Constant":
             tensors.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
-    bools = {n: t for n, t in tensors.items() if t.data_type == onnx.TensorProto.BOOL}
-    return {"", *(n for n, t in bools.items() if not numpy_helper.to_array(t).any())}
+    modes = {n.input[2] for n in nodes if n.op_type == "Dropout" and len(n.input) > 2}
+    return {"", *(n for n in modes if n in tensors and not numbers(tensors[n]).any())}
 
 
 def _set_training(node: ir.Node, training: bool) -> None:

@@ -28,14 +28,13 @@ _RECURRENT = {1: "W", 2: "R", 3: "B", 5: "initial_h", 6: "initial_c"}
 # What a layer calls the tensors that its node reads, by input.
 _ROLES = {
     "BatchNormalization": {1: "weight", 2: "bias", 3: "running_mean", 4: "running_var"},
-    "PRelu": {1: "weight"},
-    "Gather": {0: "weight"},
-    "Add": {0: "bias", 1: "bias"},
-    "Mul": {0: "weight", 1: "weight"},
-    "LSTM": _RECURRENT,
-    "GRU": _RECURRENT,
-    "RNN": _RECURRENT,
-}
+    "PRelu": {1: "weight"}, "Gather": {0: "weight"}, "Mul": {0: "weight", 1: "weight"},
+    "Add": {0: "bias", 1: "bias"}, "BiasGelu": {1: "bias"}, "FastGelu": {1: "bias"},
+    "LSTM": _RECURRENT, "GRU": _RECURRENT, "RNN": _RECURRENT,
+    "SkipLayerNormalization": {2: "weight", 3: "bias", 4: "layer_bias"},
+    "SkipSimplifiedLayerNormalization": {2: "weight", 3: "layer_bias"},
+    "EmbedLayerNormalization": {5: "weight", 6: "bias"},
+}  # fmt: skip
 _LAYER = {1: "weight", 2: "bias"}
 
 

@@ -10,6 +10,8 @@ import onnx_ir as ir
 
 from onnxgrad.model import origin
 from onnxgrad.model.change import Change
+from onnxgrad.model.embeddings import WORDS, is_embedding, taken_apart
+from onnxgrad.model.parts import Parts
 from onnxgrad.model.roles import TYPES
 from onnxgrad.notes import Note
 
@@ -49,7 +51,8 @@ class Padding(Change):
                 continue
             alone = len(lookups) == len(value.uses())
             for node in lookups:
-                _stop_gradient(model, node, row)
+                lookup = taken_apart(model, node) if is_embedding(node) else node
+                _stop_gradient(model, lookup, row)
             self.rows[value.name] = PaddingRow(row, told is not None, alone)
 
     def describe(self) -> Iterable[Note]:
@@ -62,6 +65,8 @@ class Padding(Change):
 
 
 def _looks_up(node: ir.Node, index: int) -> bool:
+    if is_embedding(node):
+        return index == WORDS
     axis = node.attributes["axis"].value if "axis" in node.attributes else 0
     return node.op_type == "Gather" and not node.domain and index == 0 and axis == 0
 
@@ -98,22 +103,8 @@ def _stop_gradient(model: ir.Model, node: ir.Node, row: int) -> None:
     Floor has none, and changes nothing in numbers so large. The numbers themselves stay as they are.
     """
     table, ids, found = node.inputs[0], node.inputs[1], node.outputs[0]
-    base = f"{found.name}/padding"
-    made: list[ir.Node] = []
-
-    def constant(name: str, array: np.ndarray) -> ir.Value:
-        value = ir.Value(name=f"{base}/{name}", const_value=ir.tensor(array))
-        value.const_value.name, value.shape = value.name, ir.Shape(array.shape)
-        value.dtype = value.const_value.dtype
-        model.graph.register_initializer(value)
-        return value
-
-    def make(op: str, name: str, inputs: list, kind, shape=None, **attributes) -> ir.Value:
-        out = ir.Value(name=f"{base}/{name}", shape=shape, type=ir.TensorType(kind))
-        own = [ir.AttrInt64(key, int(value)) for key, value in attributes.items()]
-        made.append(ir.Node("", op, inputs, own, outputs=[out], name=out.name))
-        return out
-
+    parts = Parts(model, f"{found.name}/padding")
+    constant, make = parts.constant, parts.make
     integer = np.int32 if ids.dtype == ir.DataType.INT32 else np.int64
     kind, own = table.dtype, ir.Shape(table.const_value.shape[1:])
     place = constant("row", np.array(row, integer))
@@ -127,7 +118,7 @@ def _stop_gradient(model: ir.Model, node: ir.Node, row: int) -> None:
     wide = None if ids.shape is None else ir.Shape([*ids.shape, *[1] * len(own)])
     axes = constant("axes", np.arange(-len(own), 0, dtype=np.int64))
     column = make("Unsqueeze", "column", [same, axes], ir.DataType.BOOL, wide)
-    kept = ir.Value(name=f"{base}/kept", shape=found.shape, type=found.type)
+    kept = ir.Value(name=f"{parts.base}/kept", shape=found.shape, type=found.type)
     ir.convenience.replace_all_uses_with(found, kept, replace_graph_outputs=True)
-    made.append(ir.Node("", "Where", [column, stopped, found], outputs=[kept], name=kept.name))
-    model.graph.insert_after(node, made)
+    where = ir.Node("", "Where", [column, stopped, found], outputs=[kept], name=kept.name)
+    model.graph.insert_after(node, [*parts.nodes, where])

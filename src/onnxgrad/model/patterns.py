@@ -54,9 +54,10 @@ def is_symmetric(array: np.ndarray) -> bool:
     """
     if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] < 3:
         return False
-    equal = array.size <= LARGE and bool((array == np.swapaxes(array, -1, -2)).all())
+    if array.size > LARGE or not (array == np.swapaxes(array, -1, -2)).all():
+        return False
     off = array[..., ~np.eye(array.shape[-1], dtype=bool)]
-    return equal and bool(off.any()) and not is_uniform(array)
+    return bool(off.any()) and not is_uniform(array)
 
 
 def is_round(number: float, digits: int = 2) -> bool:

@@ -136,7 +136,7 @@ class _Evidence:
             return "statistic", "running statistics of a batch normalisation: updated, not trained"
         if uses and all(_becomes_statistic(n) for n, _ in uses):
             return "statistic", "running statistics that are computed from it: kept, not trained"
-        if uses and all((n.op_type, i) in _SCALES for n, i in uses):
+        if uses and all((n.op_type, i) in SCALES for n, i in uses):
             return "quantisation", "a scale of quantisation"
         if uses and not any(self._learns(n, i) for n, i in uses):
             return "setting", "a setting of an operator, which has no gradient for it"
@@ -226,13 +226,19 @@ class _Evidence:
 _SETTINGS = {
     ("Clip", 1), ("Clip", 2), ("Pow", 1), ("Pad", 2), ("Resize", 1), ("Resize", 2), ("OneHot", 2),
 }  # fmt: skip
-_SCALES = {
+# What only quantising operators read: scales and zero points.
+SCALES = {
     (op, i)
     for op, inputs in {
         "QuantizeLinear": (1, 2), "DequantizeLinear": (1, 2), "MatMulNBits": (2, 3),
         "QLinearConv": (1, 2, 4, 5, 6, 7), "QLinearMatMul": (1, 2, 4, 5, 6, 7),
         "DynamicQuantizeMatMul": (2, 3), "MatMulIntegerToFloat": (2, 3, 4, 5),
-        "MatMulBnb4": (2,), "GatherBlockQuantized": (2, 3),
+        "MatMulBnb4": (2,), "GatherBlockQuantized": (2, 3), "QGemm": (1, 2, 4, 5, 7, 8),
+        "QAttention": (3, 4, 6, 7), "DynamicQuantizeLSTM": (8, 9, 10, 11), "QLinearConcat": range(100),
+        "QEmbedLayerNormalization": range(8, 18), "QLinearWhere": (2, 3, 5, 6, 7, 8),
+        **dict.fromkeys(("QLinearAdd", "QLinearMul"), (1, 2, 4, 5, 6, 7)),
+        **dict.fromkeys(("QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearLeakyRelu",
+                         "QLinearReduceMean", "QLinearSigmoid", "QLinearSoftmax"), (1, 2, 3, 4)),
     }.items()
     for i in inputs
 }  # fmt: skip
@@ -244,7 +250,8 @@ _OF_LAYERS = {
         "GroupNormalization": (1, 2), "RMSNormalization": (1,), "SkipLayerNormalization": (2, 3, 4),
         "SimplifiedLayerNormalization": (1,), "SkipSimplifiedLayerNormalization": (2, 3),
         "Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "PRelu": (1,),
-        "LSTM": (3,), "GRU": (3,), "RNN": (3,),
+        "LSTM": (3,), "GRU": (3,), "RNN": (3,), "EmbedLayerNormalization": (5, 6), "BiasGelu": (1,),
+        "FastGelu": (1,), "FusedConv": (2,), "FusedGemm": (2,), "Attention": (2,), "MultiHeadAttention": (3,),
     }.items()
     for i in inputs
 }  # fmt: skip

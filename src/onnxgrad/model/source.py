@@ -39,7 +39,8 @@ class OriginalModel:
             self.proto = read_proto(model)
             if isinstance(model, (onnx.ModelProto, ModelFile)):
                 self.proto = copied(self.proto)
-        self.trained_form = to_inference(self.proto)  # the nodes that the file has in training form
+        # the nodes that the file has in training form
+        self.trained_form = to_inference(self.proto, lambda t: self._read(t).numpy())
         unique_names(self.proto)
         self.refresh()
 
@@ -61,10 +62,12 @@ class OriginalModel:
         return self._tensor(name).tobytes()
 
     def _tensor(self, name: str) -> ir.TensorProtocol:
-        tensor = ir.from_proto(self.tensors[name])
-        return (
-            FileTensor.of(tensor, Folder(self.path)) if is_external(self.tensors[name]) else tensor
-        )
+        return self._read(self.tensors[name])
+
+    def _read(self, tensor: onnx.TensorProto) -> ir.TensorProtocol:
+        """Return a tensor with its numbers, which may lie in a data file."""
+        known = ir.from_proto(tensor)
+        return FileTensor.of(known, Folder(self.path)) if is_external(tensor) else known
 
     def digest(self) -> str:
         """Return the SHA-256 of the graph without its weights: what a checkpoint belongs to."""

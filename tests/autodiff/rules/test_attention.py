@@ -32,6 +32,7 @@ ONNX = [
 ]  # fmt: skip
 
 
+_SQUARE = np.array([[[1, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]]] * 2, np.int32)
 _MASK = np.array([[1, 1, 0, 1], [1, 1, 1, 0]], np.int32)
 
 
@@ -63,6 +64,10 @@ CONTRIB = [
     _multi_head("causal", keys=S, unidirectional=1),
     _packed("plain"),
     _packed("masked keys", mask_index=_MASK),
+    _packed("lengths of keys", mask_index=np.array([4, 2], np.int32)),
+    _packed("lengths and starts of keys", mask_index=np.array([4, 3, 1, 0], np.int32)),
+    _packed("lengths of keys in a packed batch", mask_index=np.array([4, 2, 0, 4, 6, 0, 4, 6], np.int32)),
+    _packed("a mask for every query", mask_index=_SQUARE),
     _packed("causal", unidirectional=1),
     _contrib("RotaryEmbedding", "plain", input=normal(B, S, H * D), wrt=("input",),
              position_ids=np.array([[0, 2, 4], [1, 1, 3]]), cos_cache=normal(5, D // 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -225,3 +226,67 @@ def test_zeros_and_nothing_at_all():
     np.testing.assert_array_equal(
         written(np.zeros((0, 3), np.float32), OwnWeight("int8", 1))["scale"], [1, 1, 1]
     )
+
+
+def in_blocks(kind: int, scales: np.ndarray, zeros: np.ndarray | None) -> onnx.ModelProto:
+    """A matrix of 4 bits in blocks of two rows, as onnxruntime's quantiser of MatMul writes it in QDQ form."""
+    low, high = (-8, 7) if kind == TensorProto.INT4 else (0, 15)
+    q = RNG.integers(low, high + 1, (8, 3))
+    tensors = [
+        helper.make_tensor("q", kind, (8, 3), q.ravel()),
+        numpy_helper.from_array(scales, "s"),
+    ]
+    if zeros is not None:
+        tensors.append(helper.make_tensor("z", kind, zeros.shape, zeros.ravel()))
+    given = ["q", "s", *(["z"] if zeros is not None else [])]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", given, ["w"], axis=0, block_size=2),
+         helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g", [info("x", TensorProto.FLOAT, ["N", 8])], [info("y", TensorProto.FLOAT, ["N", 3])], tensors,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "zeros"),
+    [
+        (TensorProto.INT4, None),
+        (TensorProto.INT4, RNG.integers(-3, 4, (4, 3))),
+        (TensorProto.UINT4, RNG.integers(5, 11, (4, 3))),
+    ],
+)
+def test_scales_below_zero_and_of_zero_train(kind, zeros, tmp_path):
+    """onnxruntime's symmetric 4 bits have scales below zero, and 0 for blocks of zeros; FakeQuant refused both."""
+    scales = RNG.uniform(0.05, 0.2, (4, 3)).astype(np.float32)
+    scales[::2] *= -1
+    scales[1, 1] = 0
+    made = in_blocks(kind, scales, zeros)
+    x = RNG.normal(size=(64, 8)).astype(np.float32)
+    plain = onnxruntime.InferenceSession(
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    trainer = Trainer(made, loss="mse", optimizer="adamw", lr=0.05)
+    np.testing.assert_allclose(trainer.predict(x), plain.run(None, {"x": x})[0], atol=0.05)
+    target = x @ RNG.normal(scale=0.3, size=(8, 3)).astype(np.float32)
+    losses = [trainer.step(x, target)["loss"] for _ in range(30)]
+    assert losses[-1] < 0.5 * losses[0]
+    trainer.save(tmp_path / "tuned.onnx")
+    written = {t.name: t for t in onnx.load(tmp_path / "tuned.onnx").graph.initializer}
+    np.testing.assert_array_equal(numpy_helper.to_array(written["s"]), scales)
+    whole = numpy_helper.to_array(written["q"]).astype(np.float64)
+    offset = 0 if zeros is None else np.repeat(zeros, 2, axis=0)
+    kept = (whole - offset) * np.repeat(scales, 2, axis=0)
+    np.testing.assert_allclose(trainer.predict(x), x @ kept, atol=1e-4)
+
+
+def test_the_mirrored_range_has_the_larger_end_on_the_other_side():
+    """Of -8 … 7 with a scale below zero: -7 … 8 scales."""
+    scales = np.array([[0.5, -0.5]], np.float32)
+    made = in_blocks(
+        TensorProto.INT4, np.repeat(np.repeat(scales, 4, axis=0), 2, axis=1)[:, :3], None
+    )
+    trainer = Trainer(made, loss="mse", optimizer="sgd", lr=0.1)
+    for end, expected in ((100.0, [3.5, 3.5, 4.0]), (-100.0, [-4.0, -4.0, -3.5])):
+        trainer.set_weights({n: np.full_like(a, end) for n, a in trainer.get_weights().items()})
+        np.testing.assert_allclose(trainer.predict(np.eye(8, dtype=np.float32))[0], expected)

@@ -7,6 +7,8 @@ dS = P·(dP - Σ(P·dP)), dQ = scale·dS·K, dK = scale·dSᵀ·Q. P is computed
 import functools
 import math
 
+import onnx_ir as ir
+
 from onnxgrad.autodiff.rule import NoGradient, rule
 from onnxgrad.autodiff.rules.matmul import gemm_gradients
 
@@ -39,10 +41,8 @@ def _masks(op, Q, K, mask, bias, causal, filler):
     """What is added to the scores: the bias, and a large negative number where nothing is read."""
     total = bias
     if mask is not None:
-        if op.rank(mask) != 2:
-            raise NoGradient(f"has a mask of rank {op.rank(mask)}", "use a mask [batch, keys]")
-        off = op.Where(op.Equal(mask, op.Cast(op.constant(0), to=op.dtype(mask))), filler, 0.0)
-        off = op.Cast(op.Unsqueeze(off, [1, 2]), to=op.dtype(Q))
+        off = op.Where(_unread(op, Q, K, mask), filler, 0.0)
+        off = op.Cast(off, to=op.dtype(Q))
         total = off if total is None else op.Add(total, off)
     if causal:
         rows, columns = op.range(op.dim(Q, 2)), op.range(op.dim(K, 2))
@@ -50,6 +50,29 @@ def _masks(op, Q, K, mask, bias, causal, filler):
         off = op.Where(ahead, op.constant(filler, op.dtype(Q)), op.constant(0, op.dtype(Q)))
         total = off if total is None else op.Add(total, off)
     return total
+
+
+def _unread(op, Q, K, mask):
+    """Where no key is read, to broadcast against the scores [B, H, S, T].
+
+    The mask is [B, T] or [B, S, T] with 0 for what is not read, or as many numbers as there are rows: how many
+    keys each has. Behind them may stand where each row begins; 3·B + 2 numbers begin with the lengths as well.
+    """
+    rank = op.rank(mask)
+    if rank == 1:
+        rows, keys = op.dim(Q, 0), op.Unsqueeze(op.range(op.dim(K, 2)), [0])
+        given = op.Cast(mask, to=ir.DataType.INT64)
+        size, twice = op.Shape(given), op.Mul(rows, [2])
+        padded = op.Concat(given, op.full(rows, 0, ir.DataType.INT64), axis=0)
+        starts = op.Cast(op.Equal(size, twice), to=ir.DataType.INT64)
+        first = op.Mul(op.Slice(padded, rows, twice, [0]), starts)
+        lengths = op.Slice(padded, [0], rows, [0])
+        behind = op.GreaterOrEqual(keys, op.Unsqueeze(lengths, [1]))
+        return op.Unsqueeze(op.Or(behind, op.Less(keys, op.Unsqueeze(first, [1]))), [1, 2])
+    if rank not in (2, 3):
+        raise NoGradient(f"has a mask of rank {rank}", "use a mask [batch, keys]")
+    unread = op.Equal(mask, op.Cast(op.constant(0), to=op.dtype(mask)))
+    return op.Unsqueeze(unread, [1, 2] if rank == 2 else [1])
 
 
 def _scale(op, Q, scale):

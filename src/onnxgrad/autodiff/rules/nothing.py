@@ -48,16 +48,28 @@ unsupported(
     because="decodes bytes, which have no derivative",
     instead="decode the image before the model",
 )
-unsupported(
-    "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear",
+_ON_INTEGERS = dict(
     because="computes on quantised integers",
     instead="train the float model, or one with QuantizeLinear and DequantizeLinear pairs",
+)
+unsupported("QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear", **_ON_INTEGERS)
+unsupported(
+    "QAttention", "QEmbedLayerNormalization", "QGemm", "QLinearAdd", "QLinearAveragePool", "QLinearConcat",
+    "QLinearConv", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMul", "QLinearReduceMean",
+    "QLinearSigmoid", "QLinearSoftmax", "QLinearWhere", "DynamicQuantizeLSTM",
+    domain="com.microsoft", **_ON_INTEGERS,
 )  # fmt: skip
 unsupported(
     "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
     domain="ai.onnx.ml",
     because="is an ensemble of decision trees, constant between its thresholds: no gradient can train it",
     instead="fit it anew with the library that made it (scikit-learn, LightGBM, XGBoost), or train what follows it",
+)  # fmt: skip
+unsupported(
+    "LinearClassifier", "LinearRegressor", "SVMClassifier", "SVMRegressor",
+    domain="ai.onnx.ml",
+    because="has its numbers in attributes, and has no gradient in onnxgrad",
+    instead="convert it to MatMul and Add, or fit it anew with the library that made it",
 )  # fmt: skip
 unsupported(
     "Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "ReorderInput", "ReorderOutput",

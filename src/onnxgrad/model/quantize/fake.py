@@ -16,6 +16,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxgrad.contracts import DOMAIN, OPSET
+from onnxgrad.files.external import is_external
 from onnxgrad.graph.integers import RANGES
 from onnxgrad.model.change import Change, Draft
 from onnxgrad.model.quantize.integers import (
@@ -32,6 +33,7 @@ from onnxgrad.model.quantize.integers import (
 )
 from onnxgrad.model.quantize.scales import KINDS, Quantiser, Scales
 from onnxgrad.model.roles import WEIGHT, Tensor
+from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
 
 # The integer kernels of a plain session add in another order and keep other roundings.
@@ -78,10 +80,14 @@ class FakeQuantise(Change):
         self.weights: list[_Integers] = []
         self.biases: list[_Bias] = []
         self.activations = 0
+        self._source: OriginalModel | None = None
         self._left: list[str] = []  # integers that stay as they are
         self._values: dict[str, ir.Value] = {}  # integers -> the float tensor in their place
         self._start: dict[str, np.ndarray] = {}  # trained tensor -> the numbers it begins with
         self._scale_of: dict[ir.Node, str] = {}  # FakeQuant -> the name of its scale in the file
+
+    def rewrite(self, source: OriginalModel) -> None:
+        self._source = source  # whose scales may lie in a data file
 
     # ---- the trained graph
 
@@ -253,7 +259,8 @@ class FakeQuantise(Change):
             store(known[name], array.astype(ir.DataType(known[name].data_type).numpy()))
 
         def numbers(name: str) -> np.ndarray:
-            return onnx.numpy_helper.to_array(known[name])
+            outside = is_external(known[name]) and self._source is not None
+            return self._source.array(name) if outside else onnx.numpy_helper.to_array(known[name])
 
         for weight in self.weights:
             if weight.trained in tensors or weight.quantiser.scale.name in changed:
@@ -277,6 +284,9 @@ class FakeQuantise(Change):
         zero: np.ndarray | int = 0
         if how.zero is not None:
             zero = along(numbers(how.zero.name).astype(np.float64), array, how.axis, how.block)
+        scale = np.where(
+            scale == 0, np.float32(1), scale
+        )  # whatever the integers are, they stand for 0
         steps = np.round((array.astype(np.float32) / scale).astype(np.float64))
         return np.clip(steps + zero, low, high).astype(dtype.numpy())
 

@@ -46,6 +46,10 @@ class Quantiser:
         low, high = RANGES[self.dtype]
         return dict(quant_min=low, quant_max=high, axis=self.axis, block_size=self.block)
 
+    def has_other_signs(self) -> bool:
+        """Say whether a scale of the file is not positive."""
+        return not (self.scale.const_value.numpy() > 0).all()
+
     def zeros(self) -> np.ndarray:
         """Return the zero points as floats."""
         if self.zero is None:
@@ -92,10 +96,29 @@ class Scales:
                 self.given[name] = _whole_steps(quantiser.scale.const_value.numpy())
                 quantiser.scale.const_value = ir.tensor(self.given[name], name=name)
                 self.made[name] = Scales._make(self, model, quantiser)
+            elif quantiser.has_other_signs():
+                self.made[name] = self._mirrored(model, quantiser)
             else:
                 self.quantisers[name] = quantiser
                 self.made[name] = self._make(model, quantiser)
         return self.made[name]
+
+    def _mirrored(self, model: ir.Model, quantiser: Quantiser) -> tuple[ir.Value, ir.Value]:
+        """Of scales that are not positive: their sizes, and the zero points of the mirrored range.
+
+        onnxruntime's symmetric 4 bits have negative scales, which put the larger end on either side, and 0 for
+        blocks of zeros. With s < 0, (q - z)·s = (z - q)·|s|, and z - q lies between z - high and z - low.
+        """
+        scale, zeros = quantiser.scale.const_value.numpy(), quantiser.zeros()
+        low, high = RANGES[quantiser.dtype]
+        sizes = np.maximum(np.abs(scale), np.finfo(np.float32).tiny)
+        found = {"size": sizes, "zero": np.where(scale < 0, low + high - zeros, zeros)}
+        made = [
+            initializer(model, f"{quantiser.scale.name}/{n}", a.astype(np.float32))
+            for n, a in found.items()
+        ]
+        self.fixed |= {quantiser.scale.name, *(value.name for value in made)}
+        return made[0], made[1]
 
     def _make(self, model: ir.Model, quantiser: Quantiser) -> tuple[ir.Value, ir.Value]:
         zero = self._zero(model, quantiser)

@@ -19,6 +19,7 @@ from onnxgrad.model.past import PAST, empty_past
 from onnxgrad.model.rounding import rounds_in_sessions, without_rounding
 from onnxgrad.model.source import OriginalModel
 from onnxgrad.notes import Note
+from onnxgrad.train.files.trial import crash_of
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -47,7 +48,11 @@ def verify(
     model: str | bytes = str(file)
     if draft.as_run is not None:
         model = draft.as_run(read_proto(file), file).SerializeToString()
-    session, notes = _plain_session(model, setup.model.source, path)
+    crash = crash_of(model) if isinstance(model, str) and _in_halves(draft) else ""
+    if crash:
+        session, notes = _without_crash(str(model), setup.model.source, path, crash)
+    else:
+        session, notes = _plain_session(model, setup.model.source, path)
     sample = evaluation.sample or _invented(setup)
     if sample is None or _is_random(setup):
         return notes
@@ -142,6 +147,20 @@ def _plain_session(
         raise ExportError(
             f"{path} was not written: a plain onnxruntime session refuses the model: {error}"
         ) from error
+
+
+def _without_crash(
+    model: str, source: OriginalModel, path: Path, crash: str
+) -> tuple[onnxruntime.InferenceSession, list[Note]]:
+    """A session without optimisers, where they crash on the file, and on the one that came as well."""
+    came = source.path if source.path is not None else source.proto
+    if not crash_of(came) or crash_of(model, optimised=False):
+        raise ExportError(
+            f"{path} was not written: onnxruntime crashes while loading it ({crash}); keep_float32 writes float32"
+        )
+    text = f"onnxruntime crashes while it optimises it ({crash}), like the original"
+    change = "load it with ORT_DISABLE_ALL; --keep-float32 writes float32"
+    return _session(model, optimised=False), [Note("unoptimised", path.name, text, change)]
 
 
 def _session(
