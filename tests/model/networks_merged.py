@@ -128,3 +128,19 @@ class FromZeros(nn.Module):
         for _ in range(3):
             z = self.norm(torch.tanh(self.again(z) + u + u * self.turn(z)))
         return self.out(z)
+
+
+class Groups(nn.Module):
+    """As many groups as channels: the exporter's ones for the groups are like the parameters of the channels."""
+
+    def __init__(self, c=6):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, c, 3), nn.InstanceNorm2d(c, affine=True), nn.PReLU(),
+            nn.Conv2d(c, c, 3), nn.GroupNorm(c, c), nn.SiLU(),
+            nn.Conv2d(c, c, 3), nn.InstanceNorm2d(c), nn.GroupNorm(2, c), nn.PReLU(c),
+        )  # fmt: skip
+        self.out = nn.Linear(c, 4)
+
+    def forward(self, x):
+        return self.out(self.layers(x).mean((2, 3)))

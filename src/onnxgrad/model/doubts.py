@@ -187,13 +187,17 @@ def _is_scale(value: ir.Value) -> bool:
     return len(wide) < 2 and all(n.op_type == "Mul" for n, _ in value.uses())
 
 
+def _has_no_name(value: ir.Value) -> bool:
+    """Not as layers have their weights: a product's right side is a layer's that was transposed."""
+    name = value.name or ""
+    if origin.is_generated(name) and all(n.op_type == "MatMul" and not i for n, i in value.uses()):
+        return True
+    return bool(_OF_A_FORMULA.fullmatch(name)) and not _is_scale(value)
+
+
 def _without_names(model: ir.Model, weights: set[str]) -> str:
     tensors = model.graph.initializers
-    found = [
-        n
-        for n in tensors
-        if n in weights and _OF_A_FORMULA.fullmatch(n) and not _is_scale(tensors[n])
-    ]
+    found = [n for n in tensors if n in weights and _has_no_name(tensors[n])]
     if not found:
         return ""
     count = "1 tensor has" if len(found) == 1 else f"{len(found):,} tensors have"

@@ -276,15 +276,21 @@ def is_one_row(name: str, metadata: Mapping[str, str]) -> bool:
     )
 
 
-def learns_nothing(metadata: Mapping[str, str]) -> bool:
-    """Say whether a node comes from a normalisation in whose call there is no parameter.
+def learns_nothing(op_type: str, metadata: Mapping[str, str]) -> bool:
+    """Say whether a node comes from a normalisation in whose call there is no parameter, or none that the node reads.
 
-    Its scale and bias are then ones and zeros of the newer exporter's own.
+    Its scale and bias are then ones and zeros of the newer exporter's own: it writes GroupNorm as an
+    InstanceNormalization of groups, and what the channels learn behind it.
 
-    >>> learns_nothing({CALL: "%n = call_function[target=torch.ops.aten.layer_norm.default](args = (%x, [8]))"})
+    >>> learns_nothing("LayerNormalization", {CALL: "%n = f[target=torch.ops.aten.layer_norm.default](args = (%x,))"})
     True
+    >>> call = {CALL: "%n = f[target=torch.ops.aten.group_norm.default](args = (%x, 2, %p_w, %p_b), kwargs = {})"}
+    >>> learns_nothing("InstanceNormalization", call), learns_nothing("Mul", call)
+    (True, False)
     """
     call = metadata.get(CALL, "")
+    if op_type == "InstanceNormalization" and call_of(metadata)[0] == "group_norm":
+        return True
     return re.search(r"target=\S*norm", call) is not None and "%p_" not in call
 
 

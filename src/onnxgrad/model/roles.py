@@ -181,7 +181,7 @@ class _Evidence:
         nodes = [node for node, _ in value.uses()]
         if any(n.op_type in _LAYERS for n in nodes):
             return False  # a batch normalisation that was folded into it
-        if not nodes or not all(origin.learns_nothing(n.metadata_props) for n in nodes):
+        if not nodes or not all(origin.learns_nothing(n.op_type, n.metadata_props) for n in nodes):
             return False
         return _is_uniform(value)
 
@@ -209,6 +209,9 @@ class _Evidence:
                 return found
         if kinds <= {"MatMul", "Einsum"} and patterns.is_symmetric(tensor.numpy()):
             return "graph", "it equals its transpose, as the matrix of a graph does"
+        fixed = kinds <= {"Conv", "ConvTranspose"} and not origin.is_generated(value.name or "")
+        if fixed and patterns.is_one_filter(tensor.numpy()):
+            return "filters", "it is one filter, the same for every channel"
         return patterns.describe(tensor.numpy(), kinds <= _POINTWISE) or (WEIGHT, "")
 
     def _learns(self, node: ir.Node, index: int) -> bool:
