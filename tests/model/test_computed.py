@@ -66,3 +66,19 @@ def test_one_filter_for_every_channel_is_fixed(name, kind):
     tensors = {"w": models.normal(4, 3, 1, 1), name: kernel}
     model = models.model(nodes, tensors, x=("N", 3, 8, 8), y=("N", 4, 4, 4))
     assert {t.name: t.kind for t in TrainableModel(model).tensors()} == {"w": "weight", name: kind}
+
+
+@pytest.mark.parametrize(("shape", "said"), [((2, 4), True), ((8,), False)])
+def test_what_is_added_without_a_name_was_computed_unless_it_is_a_layers_bias(shape, said):
+    """A bias of the heads that an attention scales: the older exporter wrote the product down and nothing of it."""
+    nodes = [models.node("MatMul", "x w", "q"), models.node("Reshape", "q heads", "h")]
+    nodes.append(models.node("Add", f"{'q' if len(shape) == 1 else 'h'} onnx::Add_9", "y"))
+    tensors = {
+        "w": models.normal(4, 8),
+        "onnx::Add_9": models.normal(*shape),
+        "heads": np.array([-1, 2, 4]),
+    }
+    model = models.model(nodes, tensors, y=("N", *shape))
+    model.producer_version = "2.13.0"
+    kinds = {note.kind for note in Trainer(model, loss="mse").notes}
+    assert ("computed weights" in kinds) == said

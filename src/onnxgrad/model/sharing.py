@@ -189,7 +189,8 @@ def _parameter(name: str, site: Site, traces: Traces) -> tuple[tuple, Place]:
         return ("value", site.value), Place(site.value, module, True)
     if origin.learns_nothing(node.op_type, metadata) and not _is_statistic(site):
         # the exporter's own ones or zeros; the module's name is its parameter's, where it has one
-        own = f"{node.name}.{role}" if origin.parameters_of(metadata) and node.name else here
+        taken = any(t.startswith("p_") for t in origin.parameters_of(metadata))
+        own = f"{node.name}.{role}" if taken and node.name else here
         return ("constant", node.name, site.index), Place(own, here, True)
     token = _token(site, origin.parameters_of(metadata), traces.infos)
     if token:
