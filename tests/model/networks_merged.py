@@ -144,3 +144,14 @@ class Groups(nn.Module):
 
     def forward(self, x):
         return self.out(self.layers(x).mean((2, 3)))
+
+
+class Bags(nn.Module):
+    """A mean over words, which the newer exporter writes as a loop over lists."""
+
+    def __init__(self, d=6):
+        super().__init__()
+        self.words, self.out = nn.EmbeddingBag(30, d), nn.Linear(d, 5)
+
+    def forward(self, ids):
+        return self.out(torch.tanh(self.words(ids)))
