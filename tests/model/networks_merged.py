@@ -155,3 +155,24 @@ class Bags(nn.Module):
 
     def forward(self, ids):
         return self.out(torch.tanh(self.words(ids)))
+
+
+class Relative(nn.Module):
+    """Attention with learned biases for the distances of a sequence, and of the places of a window of two rows."""
+
+    def __init__(self, d=4, n=6):
+        super().__init__()
+        self.ask = nn.Linear(5, 3 * d)
+        self.line, self.window = (nn.Parameter(0.5 * torch.randn(k, 2)) for k in (2 * n - 1, 3 * 5))
+        at = torch.stack((torch.arange(n) // 3, torch.arange(n) % 3))
+        down, right = at[:, :, None] - at[:, None] + torch.tensor([1, 2])[:, None, None]
+        self.register_buffer("index", torch.arange(n)[:, None] - torch.arange(n) + n - 1)
+        self.register_buffer("places", down * 5 + right)
+        self.out = nn.Linear(d, 3)
+
+    def forward(self, x):
+        q, k, v = self.ask(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        for table, index in ((self.line, self.index), (self.window, self.places)):
+            bias = table[index.reshape(-1)].reshape(*index.shape, 2).permute(2, 0, 1)
+            v = (q @ k.transpose(-1, -2) + bias).softmax(-1) @ v
+        return self.out(torch.tanh(v.transpose(1, 2).flatten(2)).mean(1))

@@ -197,6 +197,9 @@ def _distances(array: np.ndarray) -> tuple[str, str] | None:
     rows, columns = array[..., 0, 1:], array[..., 1:, 0]
     if not (rows.any() or columns.any()) or not np.ptp(array, axis=(-2, -1)).any():
         return None  # a multiple of the identity; matrices of equal elements
+    steps = [np.diff(side, axis=-1) for side in (rows, columns)]
+    if not all(((d >= 0).all(-1) | (d <= 0).all(-1)).all() for d in steps):
+        return None  # up and down with the distance: learned
     return "table", "its elements depend on the distance of their two indices alone"
 
 
