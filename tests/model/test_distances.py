@@ -28,6 +28,10 @@ def of_window(rows: int, columns: int) -> np.ndarray:
 LEARNED = {
     "a sequence": (along_diagonals(RNG.normal(size=(2, 11))), 11),
     "a sequence, a single head": (along_diagonals(RNG.normal(size=7)), 7),
+    "a sequence whose far places share a number": (
+        along_diagonals(RNG.normal(size=(2, 6))[:, [0, 0, 0, 1, 2, 3, 4, 5, 5, 5, 5]]),
+        6,
+    ),
     "a window": (of_window(3, 2), 15),
     "a square window": (of_window(2, 2)[None], 9),
 }

@@ -83,10 +83,19 @@ def by_distance(array: np.ndarray) -> np.ndarray | None:
             continue
         index = _distances(rows, count // rows)
         table = _table(array, index)
-        several = 2 * len(np.unique(table)) > table.size  # bands of ones and zeros are none
-        if several and (np.take(table, index, axis=-1) == array).all():
-            return index
+        if (np.take(table, index, axis=-1) == array).all():
+            return _of_equal_ones(table, index)
     return None
+
+
+def _of_equal_ones(table: np.ndarray, index: np.ndarray) -> np.ndarray | None:
+    """Long distances may share a number (T5's buckets); bands of ones and zeros, and diagonals, are no such table."""
+    columns = table.reshape(-1, table.shape[-1])
+    different, numbers = np.unique(columns, axis=1, return_inverse=True)
+    if different.shape[1] <= LEAST or 2 * len(np.unique(different)) <= different.size:
+        return None
+    order = np.argsort(np.unique(numbers, return_index=True)[1])  # in the order in which they come
+    return np.argsort(order)[numbers.reshape(-1)][index]
 
 
 def _distances(rows: int, columns: int) -> np.ndarray:
