@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from model import merged_models as models
 
@@ -75,6 +76,28 @@ def test_the_diagonals_stay_equal_and_are_written():
         "tensor 'onnx::Add_5' of shape [6, 6] was looked up by the distances of 6 places: it trains as the numbers of "
         "11 distances"
     )
+
+
+def test_heads_that_repeat_for_every_element_of_a_batch_are_one_row_each(tmp_path):
+    """WavLM repeats its biases for the batch that it was exported with, and merges the two axes."""
+    heads = along_diagonals(RNG.normal(size=(2, 11)))
+    nodes = [models.node("MatMul", "x w", "h"), models.node("Add", "h view", "y")]
+    tensors = {"w": models.normal(6, 6), "view": np.tile(heads, (3, 1, 1)).astype(np.float32)}
+    infos = {"view": {models.FOLDED: "['bias.weight', 'embedding', 'repeat', 'val_1']"}}
+    model = models.model(nodes, tensors, x=(6, 6, 6), y=(6, 6, 6), infos=infos)
+    trainer = Trainer(model, loss="mse", optimizer="sgd", lr=0.5)
+    x = RNG.normal(size=(6, 6, 6)).astype(np.float32)
+    before = trainer.predict(x)
+    np.testing.assert_allclose(before, x @ tensors["w"] + tensors["view"], atol=1e-5)
+    trainer.step(x, np.abs(x))
+    weights = trainer.get_weights()["view"]
+    assert weights.shape == (2, 11)
+    trainer.save(tmp_path / "tuned.onnx")
+    written = onnx.load(tmp_path / "tuned.onnx").graph.initializer
+    (found,) = [onnx.numpy_helper.to_array(t) for t in written if t.name == "view"]
+    assert found.shape == (6, 6, 6)
+    np.testing.assert_array_equal(found[:2], found[2:4])
+    assert np.abs(found - tensors["view"]).max() > 1e-4
 
 
 @pytest.mark.parametrize(

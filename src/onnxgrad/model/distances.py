@@ -19,11 +19,15 @@ LEAST = 4  # places: fewer have too few distances to tell
 
 @dataclass(frozen=True)
 class LookedUp:
-    """Element [..., i, j] of a tensor is element [..., index[i, j]] of what is trained."""
+    """Element [*k, i, j] of a tensor is element [rows[k], index[i, j]] of what is trained.
+
+    `rows` is None where every k has a row of its own, and the table the axes of k.
+    """
 
     name: str
     shape: tuple[int, ...]
     index: np.ndarray
+    rows: np.ndarray | None
 
 
 class Distances(Change):
@@ -46,8 +50,10 @@ class Distances(Change):
                 continue
             index = by_distance(tensor.numpy())
             if index is not None and describe(tensor.numpy()) is None:
-                self.found.append(LookedUp(value.name, tuple(tensor.shape), index))
-                _look_up(model, value, index)
+                table = _table(tensor.numpy(), index)
+                rows = _repeated(table)
+                self.found.append(LookedUp(value.name, tuple(tensor.shape), index, rows))
+                _look_up(model, value, table, self.found[-1])
 
     def describe(self) -> Iterable[Note]:
         for f in self.found:
@@ -62,6 +68,7 @@ class Distances(Change):
         for f in self.found:
             array = draft.tensors.get(f.name)
             if array is not None:
+                array = array if f.rows is None else array[f.rows]
                 draft.tensors[f.name] = np.take(array, f.index, axis=-1)
 
 
@@ -90,7 +97,7 @@ def by_distance(array: np.ndarray) -> np.ndarray | None:
 
 def _of_equal_ones(table: np.ndarray, index: np.ndarray) -> np.ndarray | None:
     """Long distances may share a number (T5's buckets); bands of ones and zeros, and diagonals, are no such table."""
-    columns = table.reshape(-1, table.shape[-1])
+    columns = np.unique(table.reshape(-1, table.shape[-1]), axis=0)  # heads may repeat
     different, numbers = np.unique(columns, axis=1, return_inverse=True)
     if different.shape[1] <= LEAST or 2 * len(np.unique(different)) <= different.size:
         return None
@@ -110,19 +117,38 @@ def _table(array: np.ndarray, index: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array.reshape(*array.shape[:-2], -1)[..., first])
 
 
-def _look_up(model: ir.Model, value: ir.Value, index: np.ndarray) -> None:
+def _repeated(table: np.ndarray) -> np.ndarray | None:
+    """Return which of the different rows each row is, where heads repeat for every element of a batch."""
+    rows = table.reshape(-1, table.shape[-1])
+    _, first, numbers = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(rows):
+        return None
+    return np.argsort(np.argsort(first))[numbers.reshape(-1)].reshape(table.shape[:-1])
+
+
+def _look_up(model: ir.Model, value: ir.Value, table: np.ndarray, found: LookedUp) -> None:
     """Keep the table as the tensor, and look it up in the graph."""
-    table = _table(value.const_value.numpy(), index)
     whole = ir.Value(name=f"{value.name}/looked_up", shape=value.shape, type=value.type)
-    places = ir.Value(name=f"{value.name}/distances", const_value=ir.tensor(index.astype(np.int64)))
-    places.const_value.name, places.dtype = places.name, ir.DataType.INT64
-    places.shape = ir.Shape(index.shape)
-    model.graph.register_initializer(places)
     ir.convenience.replace_all_uses_with(value, whole)
+    steps = [(found.index, table.ndim - 1, whole)]
+    if found.rows is not None:
+        heads = ir.Value(name=f"{value.name}/rows", shape=ir.Shape(table.shape), type=value.type)
+        steps.insert(0, (found.rows, 0, heads))
+        first = np.unique(found.rows, return_index=True)[1]
+        table = np.ascontiguousarray(table.reshape(-1, table.shape[-1])[first])
     value.const_value, value.shape = ir.Tensor(table, name=value.name), ir.Shape(table.shape)
-    axis = ir.AttrInt64("axis", table.ndim - 1)
-    insert(
-        model,
-        ir.Node("", "Gather", [value, places], [axis], outputs=[whole], name=whole.name),
-        value,
-    )
+    current = value
+    for numbers, axis, out in steps:
+        places = ir.Value(
+            name=f"{out.name}/places", const_value=ir.tensor(numbers.astype(np.int64))
+        )
+        places.const_value.name, places.dtype = places.name, ir.DataType.INT64
+        places.shape = ir.Shape(numbers.shape)
+        model.graph.register_initializer(places)
+        attributes = [ir.AttrInt64("axis", axis)]
+        insert(
+            model,
+            ir.Node("", "Gather", [current, places], attributes, outputs=[out], name=out.name),
+            current,
+        )
+        current = out
