@@ -82,3 +82,22 @@ def test_what_is_added_without_a_name_was_computed_unless_it_is_a_layers_bias(sh
     model.producer_version = "2.13.0"
     kinds = {note.kind for note in Trainer(model, loss="mse").notes}
     assert ("computed weights" in kinds) == said
+
+
+def test_a_normalisation_that_is_frozen_has_no_weights():
+    """torchvision's FrozenBatchNorm2d, by the newer exporter; a second one with equal numbers has its own."""
+    nodes = [
+        models.node("MatMul", "x w", "h"),
+        models.node("Mul", "h mul", "a"),
+        models.node("Add", "a sub", "y"),
+    ]
+    tensors = {"w": models.normal(4, 4), "mul": models.normal(4), "sub": models.normal(4)}
+    names = ["n.weight", "n.bias", "n.running_var", "rsqrt", "val_7"]
+    infos = {
+        "mul": {models.FOLDED: str(names)},
+        "sub": {models.FOLDED: str([*names, "n.running_mean"])},
+    }
+    model = models.model(nodes, tensors, y=("N", 4), infos=infos)
+    trainer = Trainer(model, loss="mse")
+    assert list(trainer.get_weights()) == ["w"]
+    assert [n.subject for n in trainer.notes if n.kind == "not a weight"] == ["mul", "sub"]

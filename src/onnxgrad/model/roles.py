@@ -155,6 +155,11 @@ class _Evidence:
                 "buffer",
                 "a vector of a spectral normalisation, which a step of training refines",
             )
+        if _of_statistics(value):
+            return (
+                "buffer",
+                "the exporter computed it from running statistics, which nothing updates",
+            )
         if origin.is_computed(value.metadata_props, self.made) or _is_zero_product(value):
             return "constant", "the exporter computed it, and from no parameter"
         constant = value.producer() is not None
@@ -286,6 +291,13 @@ def _is_zero_product(value: ir.Value) -> bool:
     """W·0 says nothing of W, and has no gradient for it."""
     told = origin.is_product_with_zeros(value.name or "", value.metadata_props)
     return told and value.const_value is not None and not value.const_value.numpy().any()
+
+
+def _of_statistics(value: ir.Value) -> bool:
+    """A factor or a term of a normalisation that is frozen, with buffers alone; in a layer's weights it is folded."""
+    names = origin.folded_from(value.metadata_props)
+    running = any(n.endswith(("running_mean", "running_var")) for n in names)
+    return running and {n.op_type for n, _ in value.uses()} <= {"Mul", "Add", "Sub", "Div"}
 
 
 def _becomes_statistic(node: ir.Node) -> bool:
