@@ -30,6 +30,7 @@ CASES = [
     ("Neg", (ints(3, -4),), {}),
     ("Identity", (MATRIX,), {}),
     ("Cast", (ints(3, -4),), {"to": onnx.TensorProto.INT32}),
+    ("CastLike", (ints(3, -4), np.array(1, np.int32)), {}),
     ("Gather", (MATRIX, ints(2, 0, -1)), {}),
     ("Gather", (MATRIX, ints(1, -1)), {"axis": 1}),
     ("Concat", (ints(1, 2), ints(3)), {"axis": 0}),

@@ -63,6 +63,50 @@ def test_lists_become_tensors(title):
     assert wrong(prepared, {"x": X}) == []
 
 
+_ROWS = """t = Constant<value = bool {{1}}>() e = SequenceEmpty() zero = Constant<value_int=0>() one = Constant<value_int=1>()
+    two = Constant<value_int=2>() l, last = Loop({most}, t, e, zero)
+    <body = trip (int64 i, bool c, seq(float[1, 4]) s, int64 k) => (bool more, seq(float[1, 4]) s2, int64 k2) {{
+        k2 = Add(k, one) r = Gather<axis=0>(x, k2) even = Equal(k, two)
+        w = If(even) <then_branch = a () => (float[4] p) {{ p = Neg(r) }}, else_branch = b () => (float[4] q) {{ q = Abs(r) }}>
+        v = Unsqueeze(w, zeros) s2 = SequenceInsert(s, v) more = {more} }}> y = ConcatFromSequence<axis=0>(l)"""
+LOOPS = {
+    "of a known number": ("four", "Identity(c)", {"Gather", "Neg", "Abs", "Unsqueeze", "Concat"}),
+    "while a number is small": ("", "Less(k2, two)", {"Gather", "Abs", "Unsqueeze", "Concat"}),
+    "of a number that the run gives": (
+        "n",
+        "Identity(c)",
+        {"SequenceEmpty", "Loop", "ConcatFromSequence"},
+    ),
+    "while the run says so": (
+        "four",
+        "Less(k2, n)",
+        {"SequenceEmpty", "Loop", "ConcatFromSequence"},
+    ),
+}
+
+
+@pytest.mark.parametrize("title", LOOPS)
+def test_loops_that_make_lists_are_written_out(title):
+    """EmbeddingBag, as PyTorch's newer exporter writes it: a row for each bag."""
+    most, more, left = LOOPS[title]
+    model = onnx.parser.parse_model(
+        f"{HEAD} (float[6, 4] x, int64 n) => (float[rows, 4] y) <int64 four = {{4}}, int64[1] zeros = {{0}}> "
+        f"{{ {_ROWS.format(most=most, more=more)} }}"
+    )
+    feeds = {"x": X - 9, "n": np.array(3)}
+    prepared = ir.to_proto(load(model))
+    if "Loop" not in left:
+        np.testing.assert_array_equal(outputs(prepared, feeds)[0], outputs(model, feeds)[0])
+    found = {n.op_type for n in prepared.graph.node} - {
+        "Constant",
+        "Identity",
+        "Equal",
+        "Add",
+        "Less",
+    }
+    assert found == left
+
+
 UNKNOWN = {
     "a position that the run gives": ("s = Constant<value_int=2>() l = SplitToSequence<axis=0>(x, s) y = SequenceAt(l, i)", "SequenceAt"),
     "one to be taken out that the run gives": ("a = Neg(x) l = SequenceConstruct(x, a) m = SequenceErase(l, i) y = ConcatFromSequence<axis=0>(m)", "SequenceErase"),

@@ -115,6 +115,14 @@ def test_packed_queries_keys_and_values():
     assert queries_of(gradient) == [1]
 
 
+def test_parts_of_a_split_are_computed_whole():
+    """ModernBERT's gates: both come from one node, which compared values with each other."""
+    text = layer().replace("g = Tanh(ab)  d = MatMul(g, down)", "left, right = Split<axis = -1>(ab)  "
+                           "t = Tanh(left)  g = Mul(t, right)  d = MatMul(g, down)")  # fmt: skip
+    gradient, _ = check(text.replace("double[64, 32] down", "double[32, 32] down"))
+    assert queries_of(gradient) == [5]
+
+
 def test_rows_that_somebody_reads_are_computed():
     gradient, _ = check(layer(output="double[2, 32] y, double[2, 5, 32] h2"))
     assert queries_of(gradient) == [5]

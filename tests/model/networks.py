@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.networks_merged import Added, Biased, Detector, Distilled, FromZeros, Gates
+from model.networks_merged import (
+    Added,
+    Bags,
+    Biased,
+    Detector,
+    Distilled,
+    FromZeros,
+    Gates,
+    Groups,
+    Relative,
+)
 from model.networks_others import (
     Cells,
     Crossed,
@@ -109,6 +119,9 @@ NETWORKS = {
     "detector": Network(Detector, SMALL, 4),
     "gates": Network(Gates, (((8, 3, 7), None),), 4),
     "added": Network(Added, (((8, 5), None),), 3),
+    "bags": Network(Bags, SHORT, 5),
+    "groups": Network(Groups, SMALL, 4),
+    "relative": Network(Relative, (((8, 6, 5), None),), 3),
     "from_zeros": Network(FromZeros, (((8, 6), None),), 3),
 }
 

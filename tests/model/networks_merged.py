@@ -128,3 +128,51 @@ class FromZeros(nn.Module):
         for _ in range(3):
             z = self.norm(torch.tanh(self.again(z) + u + u * self.turn(z)))
         return self.out(z)
+
+
+class Groups(nn.Module):
+    """As many groups as channels: the exporter's ones for the groups are like the parameters of the channels."""
+
+    def __init__(self, c=6):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, c, 3), nn.InstanceNorm2d(c, affine=True), nn.PReLU(),
+            nn.Conv2d(c, c, 3), nn.GroupNorm(c, c), nn.SiLU(),
+            nn.Conv2d(c, c, 3), nn.InstanceNorm2d(c), nn.GroupNorm(2, c), nn.PReLU(c),
+        )  # fmt: skip
+        self.out = nn.Linear(c, 4)
+
+    def forward(self, x):
+        return self.out(self.layers(x).mean((2, 3)))
+
+
+class Bags(nn.Module):
+    """A mean over words, which the newer exporter writes as a loop over lists."""
+
+    def __init__(self, d=6):
+        super().__init__()
+        self.words, self.out = nn.EmbeddingBag(30, d), nn.Linear(d, 5)
+
+    def forward(self, ids):
+        return self.out(torch.tanh(self.words(ids)))
+
+
+class Relative(nn.Module):
+    """Attention with learned biases for the distances of a sequence, and of the places of a window of two rows."""
+
+    def __init__(self, d=4, n=6):
+        super().__init__()
+        self.ask = nn.Linear(5, 3 * d)
+        self.line, self.window = (nn.Parameter(0.5 * torch.randn(k, 2)) for k in (2 * n - 1, 3 * 5))
+        at = torch.stack((torch.arange(n) // 3, torch.arange(n) % 3))
+        down, right = at[:, :, None] - at[:, None] + torch.tensor([1, 2])[:, None, None]
+        self.register_buffer("index", torch.arange(n)[:, None] - torch.arange(n) + n - 1)
+        self.register_buffer("places", down * 5 + right)
+        self.out = nn.Linear(d, 3)
+
+    def forward(self, x):
+        q, k, v = self.ask(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        for table, index in ((self.line, self.index), (self.window, self.places)):
+            bias = table[index.reshape(-1)].reshape(*index.shape, 2).permute(2, 0, 1)
+            v = (q @ k.transpose(-1, -2) + bias).softmax(-1) @ v
+        return self.out(torch.tanh(v.transpose(1, 2).flatten(2)).mean(1))

@@ -50,7 +50,16 @@ def test_a_first_state_that_an_exporter_expanded_is_trained_as_one_row():
     assert shapes.count((2, 1, 6)) == 2
 
 
-MERGED = ("decoder", "gated", "zero_rnn", "temperature", "seeds", "instances", "masked_words")
+MERGED = (
+    "decoder",
+    "gated",
+    "zero_rnn",
+    "temperature",
+    "seeds",
+    "instances",
+    "masked_words",
+    "relative",
+)
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])

@@ -157,6 +157,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "Size": lambda x: np.array(x.size, np.int64),
     "Identity": lambda x: x,
     "Cast": lambda x, to, saturate=1: x.astype(ir.DataType(to).numpy()),
+    "CastLike": lambda x, like, saturate=1: x.astype(like.dtype),
     "Add": np.add,
     "Sub": np.subtract,
     "Mul": np.multiply,

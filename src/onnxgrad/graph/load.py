@@ -23,6 +23,7 @@ from onnxgrad.graph import (
     schemas,
     sequences,
     sizes,
+    unroll,
 )
 from onnxgrad.graph import infer as shapes
 from onnxgrad.graph.constants import TABLE, Constants
@@ -55,6 +56,10 @@ def load(model: Any) -> ir.Model:
     sizes.check(copy)
     repeats.infer_bodies(copy, infer)
     dynamic.fuse(copy)
+    if unroll.unroll(copy):
+        while bodies.take_known_branches(copy.graph):  # branches inside of branches
+            pass
+        infer(copy)
     if bodies.take_known_branches(copy.graph) | sequences.resolve(copy):
         infer(copy)
         sequences.resolve(copy)  # lists that another list, or a branch, was hiding

@@ -203,7 +203,7 @@ def _computed_weights(model: ir.Model, weights: set[str]) -> str:
 
 # What the older exporter calls results that stand where a layer's own weight would have its name.
 _OF_A_FORMULA = re.compile(
-    r"onnx::(Mul|Div|Einsum|Gemm|Reciprocal|Sqrt|Neg|Exp|Log|Sigmoid|Tanh|Sin|Cos)_\d+"
+    r"onnx::(Add|Sub|Mul|Div|Einsum|Gemm|Reciprocal|Sqrt|Neg|Exp|Log|Sigmoid|Tanh|Sin|Cos)_\d+"
 )
 
 
@@ -213,13 +213,26 @@ def _is_scale(value: ir.Value) -> bool:
     return len(wide) < 2 and all(n.op_type == "Mul" for n, _ in value.uses())
 
 
+def _is_bias(value: ir.Value) -> bool:
+    """A layer's, which is a part of a longer one: queries, keys and values have their biases in one parameter."""
+    inputs = (v for n, _ in value.uses() for v in n.inputs if v is not None and v is not value)
+    others = [v.producer() for v in inputs]
+    alone = len(value.const_value.shape) == 1
+    return alone and all(n is not None and n.op_type == "MatMul" for n in others)
+
+
+def _has_no_name(value: ir.Value) -> bool:
+    """Not as layers have their weights: a product's right side is a layer's that was transposed."""
+    name = value.name or ""
+    if origin.is_generated(name) and all(n.op_type == "MatMul" and not i for n, i in value.uses()):
+        return True
+    as_usual = _is_scale(value) or _is_bias(value) or _of_a_norm(value)
+    return bool(_OF_A_FORMULA.fullmatch(name)) and not as_usual
+
+
 def _without_names(model: ir.Model, weights: set[str]) -> str:
     tensors = model.graph.initializers
-    found = [
-        n
-        for n in tensors
-        if n in weights and _OF_A_FORMULA.fullmatch(n) and not _is_scale(tensors[n])
-    ]
+    found = [n for n in tensors if n in weights and _has_no_name(tensors[n])]
     if not found:
         return ""
     count = "1 tensor has" if len(found) == 1 else f"{len(found):,} tensors have"

@@ -187,13 +187,18 @@ def mangled(name: str) -> str:
     return "p_" + name.replace(".", "_").lower()
 
 
+# What a computation begins with that is no parameter's: a parameter may be called `t` or `add`, too.
+_MADE = (
+    r"val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor\w*|lift_fresh\w*|full_like|zeros_like"
+    r"|ones_like|tmp|int64_m?\d+(_1d)?(_cast)?"  # the last as onnxscript names its numbers
+)
+_BEGINNINGS = re.compile(rf"({_MADE})(_\d+)?")
 # Calls of PyTorch whose results the newer exporter computes beforehand: names that are not a parameter's.
 _CALLS = re.compile(
-    r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor\w*|expand|repeat|slice|select"
-    r"|getitem|index|gather|unsqueeze|squeeze|view|reshape|permute|transpose|t|to|_to_copy|alias|clone|cat"
-    r"|stack|triu|tril|add|sub|mul|div|neg|pow|exp|sin|cos|where|eq|ge|le|gt|lt|rsub|reciprocal"
-    r"|embedding|detach|contiguous|flatten|lift_fresh\w*|type_as|full_like|zeros_like|ones_like"
-    r"|convert_element_type|logical_not|masked_fill|copy|tmp|cast|mm|matmul|bmm|dropout)(_\d+)?"
+    rf"({_MADE}|expand|repeat|slice|select|getitem|index|gather|unsqueeze|squeeze|view|reshape|permute|transpose"
+    r"|t|to|_to_copy|alias|clone|cat|stack|triu|tril|add|sub|mul|div|neg|pow|exp|sin|cos|where|eq|ge|le|gt|lt|rsub"
+    r"|reciprocal|embedding|detach|contiguous|flatten|type_as|convert_element_type|logical_not|masked_fill|copy|cast"
+    r"|mm|matmul|bmm|dropout)(_\d+)?"
 )
 
 
@@ -222,13 +227,6 @@ def is_computed(metadata: Mapping[str, str], made: Container[str] = ()) -> bool:
     calls = (_CALLS, _FORMULAS) if any(n in made for n in names) else (_CALLS,)
     known = [n for n in names if n in made or any(c.fullmatch(n) for c in calls)]
     return _has_constant(names, made) and len(known) == len(names)
-
-
-# What a computation begins with that is no parameter's: a parameter may be called `t` or `add`, too.
-_BEGINNINGS = re.compile(
-    r"(val|const|zeros|ones|full|empty|arange|linspace|eye|scalar_tensor\w*|lift_fresh\w*|full_like|zeros_like"
-    r"|ones_like|tmp)(_\d+)?"
-)
 
 
 def _has_constant(names: Iterable[str], made: Container[str] = ()) -> bool:
@@ -275,15 +273,18 @@ def is_one_row(name: str, metadata: Mapping[str, str]) -> bool:
     )
 
 
-def learns_nothing(metadata: Mapping[str, str]) -> bool:
-    """Say whether a node comes from a normalisation in whose call there is no parameter.
+def learns_nothing(op_type: str, metadata: Mapping[str, str]) -> bool:
+    """Say whether a node comes from a normalisation in whose call there is no parameter, or none that the node reads.
 
-    Its scale and bias are then ones and zeros of the newer exporter's own.
+    Its scale and bias are then ones and zeros of the newer exporter's own: it writes GroupNorm as an
+    InstanceNormalization of groups, and what the channels learn behind it.
 
-    >>> learns_nothing({CALL: "%n = call_function[target=torch.ops.aten.layer_norm.default](args = (%x, [8]))"})
+    >>> learns_nothing("LayerNormalization", {CALL: "%n = f[target=torch.ops.aten.layer_norm.default](args = (%x,))"})
     True
     """
     call = metadata.get(CALL, "")
+    if op_type == "InstanceNormalization" and call_of(metadata)[0] == "group_norm":
+        return True
     return re.search(r"target=\S*norm", call) is not None and "%p_" not in call
 
 

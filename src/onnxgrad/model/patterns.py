@@ -60,6 +60,20 @@ def is_symmetric(array: np.ndarray) -> bool:
     return bool(off.any()) and not is_uniform(array)
 
 
+def is_one_filter(array: np.ndarray) -> bool:
+    """Say whether a kernel is one filter of several numbers for every channel: no weight is drawn so.
+
+    >>> blur = np.outer([1, 2, 1], [1, 2, 1]) / 16
+    >>> is_one_filter(np.stack([[blur]] * 4)), is_one_filter(np.ones((4, 1, 3, 3)))
+    (True, False)
+    """
+    several = array.ndim > 2 and len(array) > 1 and array[0, 0].size > 1
+    if not several or array.shape[1] != 1 or array.size > LARGE:
+        return False
+    equal = bool((array == array[:1]).all())
+    return equal and np.count_nonzero(array[0]) > 1 and not is_uniform(array[0])
+
+
 def is_round(number: float, digits: int = 2) -> bool:
     """Say whether a number is one that people write down: at most so many digits, up to the rounding of a float.
 
@@ -184,6 +198,9 @@ def _distances(array: np.ndarray) -> tuple[str, str] | None:
     rows, columns = array[..., 0, 1:], array[..., 1:, 0]
     if not (rows.any() or columns.any()) or not np.ptp(array, axis=(-2, -1)).any():
         return None  # a multiple of the identity; matrices of equal elements
+    steps = [np.diff(side, axis=-1) for side in (rows, columns)]
+    if not all(((d >= 0).all(-1) | (d <= 0).all(-1)).all() for d in steps):
+        return None  # up and down with the distance: learned
     return "table", "its elements depend on the distance of their two indices alone"
 
 

@@ -15,7 +15,7 @@ from onnxgrad.model.roles import TYPES, made_by
 from onnxgrad.notes import Note
 
 # Operators that a parameter reaches expanded; the weights of layers are never so.
-_READERS = {"Add", "Sub", "Mul", "Div", "Concat", "Where", "Sum"}
+READERS = {"Add", "Sub", "Mul", "Div", "Concat", "Where", "Sum"}
 _RECURRENT = {"LSTM", "GRU", "RNN"}  # their first states are [directions, batch, size]
 
 
@@ -48,7 +48,7 @@ class Repeat(Change):
             place = _place_of_batch(value)
             told = origin.is_expanded(value.name or "", value.metadata_props)
             axes, of = (), ""
-            if told or (place is not None and _computed(value)):
+            if told or (place is not None and is_made_up(value)):
                 axes = _axes(tensor.numpy(), -1 if place is None else place, batch)
                 of = _named(model, value, axes) if axes else ""
             if origin.is_one_row(value.name or "", value.metadata_props):
@@ -83,7 +83,7 @@ class Repeat(Change):
                 draft.tensors[r.name] = np.ascontiguousarray(whole)
 
 
-def _computed(value: ir.Value) -> bool:
+def is_made_up(value: ir.Value) -> bool:
     """The name is not a parameter's: an exporter computed the tensor."""
     return origin.FOLDED in value.metadata_props or origin.is_generated(value.name or "")
 
@@ -100,7 +100,7 @@ def _place_of_batch(value: ir.Value) -> int | None:
     sites = list(value.uses())
     if sites and all(n.op_type in _RECURRENT and i in (5, 6) for n, i in sites):
         return 1
-    if not sites or not all(n.op_type in _READERS for n, _ in sites):
+    if not sites or not all(n.op_type in READERS for n, _ in sites):
         return None
     # its first axis is the first of every result: eight channels of eight rows are not a batch
     results = [node.outputs[0].shape for node, _ in sites]
@@ -172,7 +172,7 @@ def _shrink(model: ir.Model, value: ir.Value, axes: tuple[int, ...], of: str) ->
         value.const_value = ir.Tensor(small, name=value.name)
         value.shape = ir.Shape(small.shape)
     node = ir.Node("", "Expand", [value, size], outputs=[whole], name=whole.name)
-    _insert(model, node, value)
+    insert(model, node, value)
 
 
 def _reshaped(model: ir.Model, value: ir.Value, shape: tuple[int, ...], name: str) -> ir.Value:
@@ -187,11 +187,11 @@ def _reshaped(model: ir.Model, value: ir.Value, shape: tuple[int, ...], name: st
     wanted.shape = ir.Shape([len(shape)])
     model.graph.register_initializer(wanted)
     out = ir.Value(name=f"{name}/one", shape=ir.Shape(shape), type=value.type)
-    _insert(model, ir.Node("", "Reshape", [value, wanted], outputs=[out], name=out.name), value)
+    insert(model, ir.Node("", "Reshape", [value, wanted], outputs=[out], name=out.name), value)
     return out
 
 
-def _insert(model: ir.Model, node: ir.Node, after: ir.Value) -> None:
+def insert(model: ir.Model, node: ir.Node, after: ir.Value) -> None:
     """Put a node at the beginning, or behind the one that makes what it reads."""
     if after.producer() is None:
         model.graph.insert_before(next(iter(model.graph)), node)

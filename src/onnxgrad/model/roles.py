@@ -155,6 +155,11 @@ class _Evidence:
                 "buffer",
                 "a vector of a spectral normalisation, which a step of training refines",
             )
+        if _of_statistics(value):
+            return (
+                "buffer",
+                "the exporter computed it from running statistics, which nothing updates",
+            )
         if origin.is_computed(value.metadata_props, self.made) or _is_zero_product(value):
             return "constant", "the exporter computed it, and from no parameter"
         constant = value.producer() is not None
@@ -181,7 +186,7 @@ class _Evidence:
         nodes = [node for node, _ in value.uses()]
         if any(n.op_type in _LAYERS for n in nodes):
             return False  # a batch normalisation that was folded into it
-        if not nodes or not all(origin.learns_nothing(n.metadata_props) for n in nodes):
+        if not nodes or not all(origin.learns_nothing(n.op_type, n.metadata_props) for n in nodes):
             return False
         return _is_uniform(value)
 
@@ -209,6 +214,9 @@ class _Evidence:
                 return found
         if kinds <= {"MatMul", "Einsum"} and patterns.is_symmetric(tensor.numpy()):
             return "graph", "it equals its transpose, as the matrix of a graph does"
+        fixed = kinds <= {"Conv", "ConvTranspose"} and not origin.is_generated(value.name or "")
+        if fixed and patterns.is_one_filter(tensor.numpy()):
+            return "filters", "it is one filter, the same for every channel"
         return patterns.describe(tensor.numpy(), kinds <= _POINTWISE) or (WEIGHT, "")
 
     def _learns(self, node: ir.Node, index: int) -> bool:
@@ -290,6 +298,13 @@ def _is_zero_product(value: ir.Value) -> bool:
     """W·0 says nothing of W, and has no gradient for it."""
     told = origin.is_product_with_zeros(value.name or "", value.metadata_props)
     return told and value.const_value is not None and not value.const_value.numpy().any()
+
+
+def _of_statistics(value: ir.Value) -> bool:
+    """A factor or a term of a normalisation that is frozen, with buffers alone; in a layer's weights it is folded."""
+    names = origin.folded_from(value.metadata_props)
+    running = any(n.endswith(("running_mean", "running_var")) for n in names)
+    return running and {n.op_type for n, _ in value.uses()} <= {"Mul", "Add", "Sub", "Div"}
 
 
 def _becomes_statistic(node: ir.Node) -> bool:

@@ -187,10 +187,11 @@ def _parameter(name: str, site: Site, traces: Traces) -> tuple[tuple, Place]:
     if site.value != name:  # the older exporter's Identity, with the parameter's own name
         module = here if origin.is_generated(site.value) else site.value
         return ("value", site.value), Place(site.value, module, True)
-    if origin.learns_nothing(metadata) and not _is_statistic(
-        site
-    ):  # the exporter's own ones or zeros
-        return ("constant", node.name, site.index), Place(here, here, True)
+    if origin.learns_nothing(node.op_type, metadata) and not _is_statistic(site):
+        # the exporter's own ones or zeros; the module's name is its parameter's, where it has one
+        taken = any(t.startswith("p_") for t in origin.parameters_of(metadata))
+        own = f"{node.name}.{role}" if taken and node.name else here
+        return ("constant", node.name, site.index), Place(own, here, True)
     token = _token(site, origin.parameters_of(metadata), traces.infos)
     if token:
         own = origin.unmangled(token, scope)

@@ -14,6 +14,7 @@ from onnxgrad.graph import load
 from onnxgrad.graph.nodes import values_of
 from onnxgrad.model import parameters, roles
 from onnxgrad.model.change import Change, Draft
+from onnxgrad.model.distances import Distances
 from onnxgrad.model.doubts import doubts
 from onnxgrad.model.formula import Formula
 from onnxgrad.model.instances import InstanceStatistics
@@ -65,6 +66,7 @@ class TrainableModel:
             Formula(),
             InstanceStatistics(),
             Repeat(),
+            Distances(),
             Padding(),
             WithoutPast(),
         ]

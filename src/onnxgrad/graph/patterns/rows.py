@@ -80,9 +80,10 @@ def _collect(sight: Sight, selection: Selection, axis: int, place: dict[ir.Node,
     """From the selector up: a node joins when all readers of what it makes need these rows only."""
     first = selection.selector.inputs[0]
     asked: dict[ir.Value, list[int]] = {first: [axis]}
-    waiting = [(-place[first.producer()], first)] if first.producer() in place else []
+    # by the place of the node; outputs of one node in the order in which they were met
+    waiting = [(-place[first.producer()], 0, first)] if first.producer() in place else []
     while waiting:
-        value = heapq.heappop(waiting)[1]  # the last of the graph: all its readers have been seen
+        value = heapq.heappop(waiting)[-1]  # the last of the graph: all its readers have been seen
         node, axes = value.producer(), asked[value]
         needed = value.is_graph_output() or value in sight.variables or value is not node.outputs[0]
         needed = needed or len(axes) != len(value.uses()) or len(set(axes)) > 1
@@ -93,7 +94,7 @@ def _collect(sight: Sight, selection: Selection, axis: int, place: dict[ir.Node,
         for i, part in parts.items():
             source = node.inputs[i]
             if source not in asked and source.producer() in place:
-                heapq.heappush(waiting, (-place[source.producer()], source))
+                heapq.heappush(waiting, (-place[source.producer()], len(asked), source))
             asked.setdefault(source, []).append(part)
 
 
