@@ -222,3 +222,14 @@ def test_a_cycle_is_refused_in_a_sentence():
     for judge in (onnxgrad.inspect, lambda m: onnxgrad.Trainer(m, loss="mse")):
         with pytest.raises(ValueError, match="the model's graph has a cycle, expected an acyclic"):
             judge(made)
+
+
+def test_a_gradient_of_an_old_file_is_valid():
+    """Before version 4 of the format initializers are inputs, too; constants of the gradient are not."""
+    made = onnx.helper.make_model(
+        model("g (float[N,3] x) => (float[N,2] y) { s = Sigmoid(x) y = MatMul(s, w) }", w=normal(3, 2)).graph,
+        opset_imports=[helper.make_opsetid("", 8)], ir_version=3,
+    )  # fmt: skip
+    made.graph.input.append(helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [3, 2]))
+    onnx.checker.check_model(made)
+    onnx.checker.check_model(onnxgrad.vjp(made, wrt=["x", "w"], ops="standard"))

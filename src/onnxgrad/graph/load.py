@@ -69,6 +69,8 @@ def load(model: Any) -> ir.Model:
 
 def finish(model: ir.Model, like: Any) -> ir.Model | onnx.ModelProto:
     """Return `model` in the kind that the caller passed: `onnx_ir.Model` for one, else a proto."""
+    # before version 4 every initializer had to be an input as well, and those of a gradient are not
+    model.ir_version = max(model.ir_version or 0, 4)
     if isinstance(like, ir.Model):
         return model
     total = 0
