@@ -60,15 +60,18 @@ def modernise(model: onnx.ModelProto) -> None:
 def to_inference(model: onnx.ModelProto) -> list[str]:
     """Switch every BatchNormalization to its running statistics; return the names of the nodes.
 
-    Whoever reads the new running statistics then reads the old ones, which do not change any more.
+    Whoever reads the new running statistics then reads the old ones, which do not change any more. One that
+    standardises weights, as NFNets have it, stays as it is: it has no statistics of a batch.
     """
     parts, changed = (model.graph, *model.functions), []
-    used = reads(parts)
+    used, moving = reads(parts), _follow_inputs(model.graph)
     for part in graphs(*parts):
         kept = []
         for node in part.node:
             kept.append(node)
-            if not is_batch_norm(node):
+            if not is_batch_norm(node) or (
+                part is model.graph and standardises_weights(node, moving)
+            ):
                 continue
             if trains(node):
                 changed.append(node.name or node.output[0])
@@ -82,6 +85,24 @@ def to_inference(model: onnx.ModelProto) -> list[str]:
             del part.node[:]
             part.node.extend(kept)
     return changed
+
+
+def standardises_weights(node: onnx.NodeProto, moving: set[str]) -> bool:
+    """Whether it uses the statistics of what it reads, and that is computed from no input (`moving`)."""
+    return trains(node) and node.input[0] not in moving
+
+
+def _follow_inputs(graph: onnx.GraphProto) -> set[str]:
+    """Every name that is an input, or computed from one; what bodies make counts as such."""
+    found = {v.name for v in graph.input} - {t.name for t in graph.initializer}
+    before = -1
+    while len(found) > before:  # nodes may stand in any order
+        before = len(found)
+        for node in graph.node:
+            bodies = any(a.HasField("g") or a.graphs for a in node.attribute)
+            if bodies or not found.isdisjoint(node.input):
+                found.update(node.output)
+    return found - {""}
 
 
 def _unchanged_statistics(node: onnx.NodeProto, used: set[str]) -> list[onnx.NodeProto]:

@@ -224,6 +224,10 @@ def _is_bias(value: ir.Value) -> bool:
 def _has_no_name(value: ir.Value) -> bool:
     """Not as layers have their weights: a product's right side is a layer's that was transposed."""
     name = value.name or ""
+    if origin.is_generated(name) and all(
+        n.op_type == "BatchNormalization" for n, _ in value.uses()
+    ):
+        return True
     if origin.is_generated(name) and all(n.op_type == "MatMul" and not i for n, i in value.uses()):
         return True
     as_usual = _is_scale(value) or _is_bias(value) or _of_a_norm(value)

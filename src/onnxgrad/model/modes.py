@@ -75,7 +75,7 @@ def train_batch_norm(
     outputs of the node: momentum·old + (1 - momentum)·batch. A layer that is called several times moves them
     with every call.
     """
-    nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
+    nodes = _batch_norms(model)
     updates: dict[str, str] = {}
     latest: dict[ir.Value, ir.Value] = {}
     for node in nodes:
@@ -104,6 +104,12 @@ def train_batch_norm(
                 node.replace_input_with(index, before)
             latest[value] = output
     return updates
+
+
+def _batch_norms(model: ir.Model) -> list[ir.Node]:
+    """Those in inference form: what stayed in training form standardises weights (graph/batch_norm.py)."""
+    nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
+    return [n for n in nodes if not n.attributes.get_int("training_mode", 0)]
 
 
 def _takes_instances(node: ir.Node) -> bool:
@@ -138,7 +144,7 @@ def _is_one_layer(statistic: ir.Value, index: int, nodes: list[ir.Node]) -> bool
 
 def computed_statistics(model: ir.Model) -> list[Note]:
     """Say which batch normalisations cannot use the statistics of the batch, whatever is trained."""
-    nodes = [n for n in model.graph if n.op_type == "BatchNormalization" and not n.domain]
+    nodes = _batch_norms(model)
     computed = [n for n in nodes if _has_computed_statistics(n)]
     frozen = [n for n in computed if not (_normalises_by_itself(n) or _takes_instances(n))]
     return [_frozen(n) for n in frozen]
