@@ -46,13 +46,16 @@ def wrong(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def _fits(dims, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
-    """Whether every number is right, and every name stands for one size; `sizes` has those seen so far."""
+    """Whether every number is right, and every name stands for one size; `sizes` has those seen so far.
+
+    Of a size that is neither, nothing is declared.
+    """
     if len(dims) != len(shape):
         return False
     return all(
         d.dim_value == size
         if d.HasField("dim_value")
-        else sizes.setdefault(d.dim_param or f"?{id(d)}", size) == size
+        else not d.dim_param or sizes.setdefault(d.dim_param, size) == size
         for d, size in zip(dims, shape, strict=True)
     )
 
