@@ -98,6 +98,39 @@ def _step(row: dict, who: str) -> str:
     return f"{found['ms']:.1f} ms{shown}, {found['peak_mb']:.0f} MB"
 
 
+# Folders of results from other processors, which `make bench-steps` does not touch.
+OTHERS = {
+    "halves": "AVX-512 computed in two halves: a peak of 118 GFLOP/s, which is that of AVX2. Measured earlier on the "
+    "same day, before sums were joined to products",
+    "avx2": "The processor of this page held to AVX2, with a build of every instruction set: `ONNXGRAD_ISA=avx2`, and "
+    "for PyTorch `ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2`. onnxruntime's own "
+    "nodes are not held",
+}
+
+
+def others_section(_: dict) -> str:
+    """The ratios of other processors, a line for each number of threads."""
+    text = "\n## Other processors\n\nThe slower file of each network, as above. PyTorch's products do not use the "
+    text += "whole width of AVX-512 on the processor of this page, ours do: that is the difference between these lines "
+    text += "and the tables above.\n"
+    for folder, about in OTHERS.items():
+        found = of(f"{folder}/exported")
+        if not found:
+            continue
+        text += f"\n{about}:\n\n"
+        for threads in sorted({r["threads"] for r in found["rows"]}):
+            rows = [r for r in found["rows"] if r["threads"] == threads]
+            numbers = ratios(rows)
+            each = ", ".join(f"{r['name']} {n:.2f}" for r, n in zip(rows, numbers, strict=True))
+            text += f"- {threads} thread{'s' if threads > 1 else ''}: {each}; geometric mean "
+            text += f"{geometric_mean(numbers):.2f}, least {min(numbers):.2f}\n"
+        spans = of(f"{folder}/work_span")
+        if spans:
+            each = ", ".join(f"{r['name']} {r['speed_up']['16']:.1f}" for r in spans)
+            text += f"- predicted for 16 cores: {each}\n"
+    return text
+
+
 def bound_section(found: dict) -> str:
     rows = found["rows"]
     mean = geometric_mean([row["most"] for row in rows])
@@ -166,7 +199,8 @@ def span_section(found: list[dict]) -> str:
     if not before:
         return text
     text += "\nThe same before normalisations, padding and slices were seen as one operator each, and before pieces "
-    text += "were cut finer:\n\n| network | one core | on 16 | waits for |\n|---|--:|--:|---|\n"
+    text += "were cut finer (on a processor of half the width, where more cores look better):\n\n"
+    text += "| network | one core | on 16 | waits for |\n|---|--:|--:|---|\n"
     for row in (before[r["name"]] for r in found if r["name"] in before):
         text += f"| {row['name']} | {row['ms']:.1f} ms | {row['speed_up']['16']:.1f}× | {_worst(row)} |\n"
     return text
@@ -191,6 +225,7 @@ def page() -> str:
     text = HEAD.format(date=date.today().isoformat(), how=f"best of turns, {how}")
     sections = {
         "exported": steps_section,
+        "halves/exported": others_section,
         "bound": bound_section,
         "old_networks": old_networks_section,
         "products": products_section,
