@@ -63,7 +63,9 @@ def test_everything_in_a_data_file(quantised, mode, tmp_path):
     x = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
     target = trainer.predict(x) + 1
     losses = [trainer.step(x, target)["loss"] for _ in range(40)]
-    assert mode is not None or losses[-1] < losses[0]  # masks move the loss more than forty steps do
+    assert (
+        mode is not None or losses[-1] < losses[0]
+    )  # masks move the loss more than forty steps do
     trainer.save(tmp_path / "tuned.onnx")
     options = onnxruntime.SessionOptions()
     # of 8 bits before a product it makes an operator that rounds what it reads, too
