@@ -84,6 +84,24 @@ def test_another_choice_is_no_guard(old, new):
     assert count["AttentionTraining"] == 0
 
 
+def test_keys_that_take_turns_are_not_shared():
+    """Two of two heads each, but as 0 1 0 1 and not as 0 0 1 1."""
+    text = (
+        _GROUPED.replace("KEYS", _HEADS)
+        .replace("GUARD", _GUARD)
+        .replace("Unsqueeze(kh, two)", "Unsqueeze(kh, one)")
+    )
+    text = text.replace("Unsqueeze(vh, two)", "Unsqueeze(vh, one)").replace(
+        "two = Constant", "one = Constant<value = int64[1] {1}>()  two = Constant"
+    )
+    model = model_of(text)
+    ours, count = results(model, wanted(model))
+    theirs, _ = results(model, wanted(model), patterns=False)
+    assert count["AttentionTraining"] == 1
+    for name, value in theirs.items():
+        np.testing.assert_allclose(ours[name], value, rtol=0, atol=1e-12, err_msg=name)
+
+
 def test_values_that_are_not_shared_as_the_keys_are():
     """Keys in their own heads then, or, where they are there in no such form, no pattern."""
     text = _GROUPED.replace("v = Reshape(ve, heads)", "vs = Sin(ve)  v = Reshape(vs, heads)")

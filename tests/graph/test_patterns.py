@@ -141,6 +141,10 @@ SEEN = {
         RMS.replace("y = Mul(w, n)", "s = Sin(n)  y = Mul(w, s)"),
         "SimplifiedLayerNormalization",
     ),
+    "RMSNorm with one factor for all": (
+        RMS.replace("float[4] w", "float[1] w"),
+        "SimplifiedLayerNormalization",
+    ),
     "RMSNorm that two layers scale": (
         RMS.replace("y = Mul(w, n)", "s = Mul(w, n)  t = Mul(n, b)  u = Sin(s)  y = Mul(t, u)"),
         "SimplifiedLayerNormalization",

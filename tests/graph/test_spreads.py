@@ -26,6 +26,17 @@ def test_what_the_reader_spreads_by_itself_is_not_spread_before(text):
         np.testing.assert_allclose(ours[name], value, rtol=0, atol=atol, err_msg=name)
 
 
+def test_a_spread_whose_reader_has_less_than_the_shape_stays():
+    text = _MEAN.replace("<double[7] w>", "<double[1] w>").split("d = Sub")[0] + "y = Sin(m) }"
+    model = model_of(text.replace("=> (double[2, 3, 7] y)", "=> (double[2, 3, 1] y)"))
+    ours, count = results(model, wanted(model))
+    theirs, _ = results(model, wanted(model), patterns=False)
+    assert count["Expand"] >= 1
+    for name, value in theirs.items():
+        assert ours[name].shape == value.shape
+        np.testing.assert_allclose(ours[name], value, rtol=0, atol=1e-12, err_msg=name)
+
+
 @pytest.mark.parametrize(
     "end",
     [
