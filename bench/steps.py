@@ -100,8 +100,8 @@ def _step(row: dict, who: str) -> str:
 
 # Folders of results from other processors, which `make bench-steps` does not touch.
 OTHERS = {
-    "halves": "A processor with AVX-512 and a peak of 118 GFLOP/s, less than half of that of this page. Measured earlier "
-    "on the same day, before sums were joined to products",
+    "halves": "A processor with AVX-512 and a peak of 118 GFLOP/s, less than half of that of this page. Measured "
+    "earlier on the same day, before sums were joined to products",
     "avx2": "The processor of this page held to AVX2, with a build of every instruction set: `ONNXGRAD_ISA=avx2`, and "
     "for PyTorch `ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2`. onnxruntime's own "
     "nodes are not held",
